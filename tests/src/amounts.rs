@@ -1,4 +1,4 @@
-//! Amounts of resources and what pods ask for, read in the simplest way: no code is shared with what is tested.
+//! Amounts of resources and requests of pods, read in the simplest way: this shares no code with the tested program.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Everything that happened to the Jobs (or JobSets) and Workloads of a namespace, in the order of the API server's resource versions, and what must have
-//! held at each of those moments.
+//! The history of the Jobs (or JobSets) and Workloads of a namespace, in the order of the API server's resource versions, and the invariants at each
+//! moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,20 +54,20 @@ type Moments = Arc<watch::Sender<BTreeMap<u64, Moment>>>;
 pub struct History {
     client: Client,
     namespace: String,
-    /// What the Workloads are of.
+    /// The kind of jobs that own the Workloads.
     jobs: Kind,
     moments: Moments,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What a history contains.
+/// The totals of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Jobs that were let run.
     pub started: usize,
     /// Times that a Workload was admitted.
     pub admissions: usize,
-    /// Times that one was evicted.
+    /// The number of evictions.
     pub evictions: usize,
 }
 
@@ -78,7 +78,7 @@ impl Drop for History {
 }
 
 impl History {
-    /// Begins to watch the Jobs of a namespace that is empty.
+    /// Begins to watch the Jobs of an empty namespace.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl History {
         Self::start_with(client, namespace, Kind::Job).await
     }
 
-    /// Begins to watch the JobSets of a namespace that is empty; their Jobs are not watched.
+    /// Begins to watch the JobSets of an empty namespace; their Jobs are not watched.
     ///
     /// # Errors
     ///
@@ -132,11 +132,11 @@ impl History {
         check(&self.moments.borrow(), quota)
     }
 
-    /// Waits until the Workload of a Job is as wanted, and gives it; null stands for one that is not there.
+    /// Waits until the Workload of a Job is as wanted, and returns it; null stands for a missing one.
     ///
     /// # Errors
     ///
-    /// If it is not so within `deadline`. The error has the status that was seen last.
+    /// If that does not happen within `deadline`. The error has the last seen status.
     pub async fn workload_until(
         &self,
         job: &str,
@@ -152,11 +152,11 @@ impl History {
         self.latest_until(Kind::Workload, of_job, &what, deadline, wanted).await
     }
 
-    /// Waits until a Job (or JobSet) is as wanted, and gives it; null stands for one that is not there.
+    /// Waits until a Job (or JobSet) is as wanted, and returns it; null stands for a missing one.
     ///
     /// # Errors
     ///
-    /// If it is not so within `deadline`. The error has the status that was seen last.
+    /// If that does not happen within `deadline`. The error has the last seen status.
     pub async fn job_until(
         &self,
         name: &str,
@@ -188,7 +188,7 @@ impl History {
         .await
     }
 
-    /// Looks at each change until what is wanted is there. The error says what was seen last.
+    /// Examines each change until the wanted state is reached. The error has the last seen state.
     async fn until<T>(
         &self,
         what: &str,
@@ -259,8 +259,8 @@ async fn follow(api: Api<DynamicObject>, kind: Kind, mut from: String, moments: 
     }
 }
 
-/// What happened after a version that the API server watches no more, such as one from before its restart: etcd still has
-/// the state at each version, so they are read one by one.
+/// Reads the history after a version that the API server no longer watches, such as one from before its restart: etcd still has the state at each
+/// version, so they are read one by one.
 async fn fill(api: &Api<DynamicObject>, kind: Kind, from: &str, moments: &Moments) -> Result<String> {
     let now = api.list(&ListParams::default().limit(1)).await.context("listing")?;
     let until = now.metadata.resource_version.context("reading the newest version")?;

@@ -1,4 +1,4 @@
-//! What the suites on the control plane share.
+//! Common parts of the test suites on control planes.
 
 pub mod amounts;
 pub mod history;

@@ -1,4 +1,4 @@
-//! A namespace with queues of its own on a plane that other tests use, too.
+//! A namespace with its own queues on a plane that other tests use, too.
 
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ use sluice_testkit::ControlPlane;
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::workloads;
 
-/// How long one thing may take to come about, on a machine that does other things besides: reports are written one at a time while the API server
-/// is slow, after everything else.
+/// How long one effect may take on a busy machine: reports are written one at a time while the API server is slow, after everything else.
 pub const DEADLINE: Duration = Duration::from_mins(3);
 
 /// The label that names the queue of a job.
@@ -127,8 +126,7 @@ impl<'a> Place<'a> {
         Ok((milli, names))
     }
 
-    /// Makes the Job `urgent` of one pod that asks for `cpu` processors, and the priority class of this name, by which it matters more than
-    /// others.
+    /// Makes the Job `urgent` of one pod with `cpu` processors, and the priority class of this name, which gives it a higher priority than others.
     ///
     /// # Errors
     ///
@@ -344,11 +342,11 @@ impl<'a> Place<'a> {
         Ok(total.as_str().map_or_else(|| total.to_string(), str::to_owned))
     }
 
-    /// Waits until that many are reserved. The status may be one of before, whatever else in it is as it will be.
+    /// Waits until that amount is reserved. The status may be an older one, even if its other fields are right already.
     ///
     /// # Errors
     ///
-    /// If it does not say so within three minutes ([`DEADLINE`]). The error has what it says.
+    /// If that does not happen within three minutes ([`DEADLINE`]). The error has the reported amount.
     pub async fn wait_for_reserved_cpu(&self, cpu: &str) -> Result<()> {
         eventually(&format!("{cpu} processors of {} to be reserved", self.name), DEADLINE, || async {
             let reserved = self.reserved_cpu().await?;

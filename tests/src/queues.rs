@@ -1,4 +1,4 @@
-//! The smallest world that admits: one flavor, one ClusterQueue, one LocalQueue.
+//! The smallest world with admissions: one flavor, one ClusterQueue, one LocalQueue.
 
 /// Manifests of the flavor `default`, the ClusterQueue `cq` with that many CPUs for every namespace, and the LocalQueue `lq` in `default`.
 pub fn one(cpus: u32) -> String {

@@ -1,4 +1,4 @@
-//! Conditions: the types and reasons of docs/reference/03-conditions-events.md, and the one way to change them.
+//! Conditions: the types and reasons of docs/reference/03-conditions-events.md, and the only way to change them.
 //!
 //! A condition's `lastTransitionTime` follows flips of its status only, `observedGeneration` is the generation of the
 //! spec, and a message is never longer than the API server accepts.
@@ -46,9 +46,9 @@ wire_names! {
         QuotaReserved,
         /// Quota is reserved and every admission check is ready: the job runs.
         Admitted,
-        /// The job is to stop; the quota stays until it has stopped.
+        /// The job must stop; its quota stays reserved until it has stopped.
         Evicted,
-        /// The eviction was a preemption, and of which kind.
+        /// The eviction was a preemption, with its kind as the reason.
         Preempted,
         /// Whether the workload may be queued again after an eviction.
         Requeued,
@@ -131,7 +131,7 @@ pub mod reason {
     pub const NODE_FAILURES: &str = "NodeFailures";
     /// Nodes are chosen once the checks are ready, and are not yet.
     pub const PENDING_DELAYED_TOPOLOGY_REQUESTS: &str = "PendingDelayedTopologyRequests";
-    /// `Requeued=True`: the backoff is over.
+    /// `Requeued=True`: the backoff has ended.
     pub const BACKOFF_FINISHED: &str = "BackoffFinished";
     /// `Requeued=True`: `spec.active` is true again.
     pub const REACTIVATED: &str = "Reactivated";
@@ -171,7 +171,7 @@ pub mod reason {
     pub const READY: &str = "Ready";
     /// `Active=False` of a queue.
     pub const STOPPED: &str = "Stopped";
-    /// `Active=False` of a ClusterQueue that is being deleted.
+    /// `Active=False` of a terminating ClusterQueue.
     pub const TERMINATING: &str = "Terminating";
     /// `Active=False` of a LocalQueue.
     pub const CLUSTER_QUEUE_DOES_NOT_EXIST: &str = "ClusterQueueDoesNotExist";
@@ -182,17 +182,17 @@ pub mod reason {
 /// The condition type of ClusterQueues, LocalQueues and AdmissionChecks (docs/reference/03-conditions-events.md 3.2).
 pub const ACTIVE: &str = "Active";
 
-/// The condition of a type, if it is there.
+/// The condition of a type, if it exists.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|c| c.type_ == type_)
 }
 
-/// Whether a condition is there with status `True`.
+/// Whether a condition exists with status `True`.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|c| c.status == "True")
 }
 
-/// Whether a condition is there with status `False`.
+/// Whether a condition exists with status `False`.
 pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|c| c.status == "False")
 }
@@ -202,7 +202,7 @@ pub fn true_since(conditions: &[Condition], type_: &str) -> Option<Timestamp> {
     find(conditions, type_).filter(|c| c.status == "True").map(|c| c.last_transition_time.0)
 }
 
-/// What a condition is to say.
+/// The wanted state of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// `True` or `False`.
@@ -213,7 +213,7 @@ pub struct Wanted<'a> {
     pub message: &'a str,
 }
 
-/// Sets one condition, and says whether anything but `observedGeneration` changed.
+/// Sets one condition, and returns whether anything except `observedGeneration` changed.
 ///
 /// `lastTransitionTime` becomes `now` (whole seconds, as the API has it) only when the status flips.
 pub fn set(

@@ -1,7 +1,7 @@
 //! The manager's configuration file: `config.kueue.x-k8s.io`, kind Configuration, v1beta1 and v1beta2.
 //!
-//! Reading is strict: an unknown field is an error, every mistake is reported with its path, and what Sluice has not
-//! built is refused or warned of, never ignored in silence. Source: docs/reference/01-api.md 1.12.
+//! Reading is strict: an unknown field is an error, every error is reported with its path, and settings that Sluice does not support are refused or
+//! cause a warning; they are never silently ignored. Source: docs/reference/01-api.md 1.12.
 
 mod dashboard;
 mod declared;
@@ -57,7 +57,7 @@ pub const GROUP: &str = "config.kueue.x-k8s.io";
 /// The kind of the file.
 pub const KIND: &str = "Configuration";
 
-/// Largest file that is read, in bytes: far above any real one.
+/// The largest accepted file in bytes: far above any real one.
 const MAX_BYTES: usize = 1 << 20;
 
 impl Configuration {
@@ -74,8 +74,8 @@ impl Configuration {
     ///
     /// # Errors
     ///
-    /// If the text is larger than 1 MiB or is not YAML; else every mistake in it with its path: another kind or version, a field that does not exist,
-    /// a value that is not allowed, a feature gate that cannot be set so.
+    /// If the text is larger than 1 MiB or is not YAML; else every error in it with its path: another kind or version, an unknown field, a value that
+    /// is not allowed, a feature gate that cannot have the value.
     pub fn parse_in(text: &str, environment: &Environment) -> Result<(Self, Vec<Warning>), ConfigErrors> {
         let whole = |message: String| ConfigErrors(vec![FieldError { path: String::new(), message }]);
         if text.len() > MAX_BYTES {
@@ -97,7 +97,7 @@ impl Configuration {
     ///
     /// # Errors
     ///
-    /// If the feature gates of the environment are wrong, or contradict each other.
+    /// If the feature gates of the environment are invalid, or contradict each other.
     pub fn defaults_in(environment: &Environment) -> Result<(Self, Vec<Warning>), ConfigErrors> {
         Self::parse_in(&format!("apiVersion: {GROUP}/v1beta2\nkind: {KIND}\n"), environment)
     }
@@ -124,7 +124,7 @@ impl Configuration {
         serde_saphyr::to_string(&file).expect("the configuration has only string keys and plain values")
     }
 
-    /// The job kinds that are served, in the reference's order: those that are listed, and those that these imply.
+    /// The enabled job kinds, in the reference's order: the listed ones and those that they imply.
     pub fn job_kinds(&self) -> Vec<JobKind> {
         self.integrations.job_kinds()
     }

@@ -1,12 +1,12 @@
 //! Conversion between v1beta1 and v1beta2 (docs/reference/01-api.md, "v1beta1 differences"), on JSON documents.
 //!
-//! Only what differs is touched, and quantities become strings; the rest of an object, its pod templates above all, is passed through unread. A document may
-//! be anything: the API server asks before it validates. What has an unexpected type stays as it is, for the API server to
-//! refuse; only a topology assignment that cannot be read is an error, because no encoding of it exists in the other version.
+//! Only differing fields are changed, and quantities become strings; the rest of an object, mainly its pod templates, is passed through unread. A
+//! document may be anything, since the API server converts before it validates. A value of an unexpected type is left for the API server to refuse;
+//! only an unreadable topology assignment is an error, because the other version cannot express it.
 //!
-//! Lost on the way to v1beta1: `concurrentAdmissionPolicy`, preemption gates, layered slice constraints, `quotaManagement`. Lost
-//! on the way to v1beta2: the dead fields of status, `retryDelayMinutes`, the old names of the fungibility policies, a priority
-//! class without source, and whether checks were listed by name or by strategy.
+//! Lost in the conversion to v1beta1: `concurrentAdmissionPolicy`, preemption gates, layered slice constraints, `quotaManagement`. Lost in the
+//! conversion to v1beta2: the unused fields of status, `retryDelayMinutes`, the old names of the fungibility policies, a priority class without
+//! source, and whether checks were listed by name or by strategy.
 
 mod error;
 mod object;
@@ -56,11 +56,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// Converts one object in place. Kinds whose shape is the same in both versions only change their `apiVersion`.
+/// Converts one object in place. Kinds with the same form in both versions only change their `apiVersion`.
 ///
 /// # Errors
 ///
-/// If the document is not an object, has another `apiVersion` than the two versions, or has a topology assignment that cannot be read or has more
+/// If the document is not an object, has an `apiVersion` other than the two versions, or has a topology assignment that cannot be read or has more
 /// than 100,000 domains.
 pub fn convert(object: &mut Value, to: Version) -> Result<(), ConversionError> {
     convert_root(object, to, false).map(drop)

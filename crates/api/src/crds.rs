@@ -36,7 +36,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     crds_with(&ConversionService::default())
 }
 
-/// The same, with the conversion webhook at another Service. The names may be placeholders of a template.
+/// The same with another Service for the conversion webhook. The names may be placeholders of a template.
 pub fn crds_with(service: &ConversionService) -> Vec<CustomResourceDefinition> {
     KINDS
         .iter()
@@ -47,8 +47,8 @@ pub fn crds_with(service: &ConversionService) -> Vec<CustomResourceDefinition> {
         .collect()
 }
 
-/// A definition as a document in which whole numbers are integers: the types of Kubernetes' schema keep bounds as
-/// floating-point numbers, and `minimum: 1.0` reads badly.
+/// A definition as a document in which whole numbers are integers: the types of Kubernetes' schema have floating-point bounds, and `minimum: 1.0` is
+/// hard to read.
 pub fn document(crd: &CustomResourceDefinition) -> Value {
     let mut document =
         serde_json::to_value(crd).expect("a definition has string keys and finite numbers only");

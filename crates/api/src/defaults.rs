@@ -1,6 +1,6 @@
-//! What the mutating webhooks fill in (docs/reference/01-api.md 1.0), as JSON patches. Plain defaults are in the schemas.
+//! The defaults of the mutating webhooks (docs/reference/01-api.md 1.0), as JSON patches. Plain defaults are in the schemas.
 //!
-//! Works on documents, because what is to be filled in is what the types already demand.
+//! They work on documents, because the typed objects require the fields already.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +39,8 @@ pub fn finalizer(object: &Value) -> Vec<PatchOperation> {
     vec![PatchOperation::Add { path: path.to_owned(), value }]
 }
 
-/// `coveredResources`, where a resource group leaves it out: the resources that its flavors name, in the order in which they
-/// are named first. An addition to Kueue, whose schema refuses such a group.
+/// `coveredResources` of a resource group without it: the resources of its flavors, in the order of their first appearance. An addition to Kueue,
+/// whose schema refuses such a group.
 pub fn covered_resources(object: &Value) -> Vec<PatchOperation> {
     let groups = object.pointer("/spec/resourceGroups").and_then(Value::as_array);
     let mut operations = Vec::new();

@@ -1,4 +1,4 @@
-//! Feature gates: every gate of Kueue, which are on, and which of those Sluice has built (docs/reference/02-feature-gates.md).
+//! Feature gates: all of Kueue's gates, their values, and which of them Sluice supports (docs/reference/02-feature-gates.md).
 
 mod table;
 
@@ -24,13 +24,13 @@ impl fmt::Debug for Gates {
     }
 }
 
-/// What is wrong with a selection of gates.
+/// An error in a selection of gates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// No such gate.
+    /// The gate does not exist.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
-    /// Not of the form `Name=true`.
+    /// The entry is not of the form `Name=true`.
     #[error("invalid value {value:?} of feature gate {gate}: expected true or false")]
     Value {
         /// The gate as given.
@@ -41,7 +41,7 @@ pub enum GateError {
     /// An entry without `=`.
     #[error("missing bool value for {0}")]
     Missing(String),
-    /// The gate cannot be changed any more.
+    /// The gate can no longer be changed.
     #[error("cannot set feature gate {} to {value}, feature is locked to {}", gate.name(), gate.default_on())]
     Locked {
         /// The gate.
@@ -59,7 +59,7 @@ pub enum GateError {
     },
 }
 
-/// What is worth saying about a selection of gates that is accepted nevertheless.
+/// A warning about an accepted selection of gates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateWarning {
     /// Kueue has removed the gate: it has no effect.
@@ -102,7 +102,7 @@ impl Gates {
         self.0 & bit(gate) != 0
     }
 
-    /// The same gates with one set as given. For tests and builders: it checks nothing.
+    /// The same gates with one gate set. For tests and builders: nothing is checked.
     #[must_use]
     pub const fn with(self, gate: Gate, on: bool) -> Self {
         if on { Self(self.0 | bit(gate)) } else { Self(self.0 & !bit(gate)) }
@@ -137,12 +137,11 @@ impl Gates {
         }
     }
 
-    /// The gates after these entries; later entries win. `AllAlpha` and `AllBeta` set every gate of the stage that
-    /// has no entry of its own.
+    /// The gates after these entries; later entries win. `AllAlpha` and `AllBeta` set every gate of the stage without an entry of its own.
     ///
     /// # Errors
     ///
-    /// Every gate that does not exist, that is locked to its other value, or that is switched on while a gate that it needs is off.
+    /// Every gate that does not exist, that is locked to its other value, or that is switched on while a gate that it requires is off.
     pub fn from_entries<'a>(
         entries: impl IntoIterator<Item = (&'a str, bool)>,
     ) -> Result<(Self, Vec<GateWarning>), Vec<GateError>> {
@@ -173,8 +172,8 @@ impl Gates {
         if errors.is_empty() { Ok((gates, warnings)) } else { Err(errors) }
     }
 
-    /// A gate that was named needs its parents; one that is on by itself goes off with them. The table lists
-    /// parents before children, so one pass is enough.
+    /// A named gate requires its parents; a gate that is on by default is switched off if a parent is off. The table lists parents before children,
+    /// so one pass is enough.
     fn check_parents(&mut self, named: u128, errors: &mut Vec<GateError>, warnings: &mut Vec<GateWarning>) {
         for &gate in Gate::ALL {
             let missing = gate.parents().iter().find(|parent| !self.enabled(**parent));
@@ -194,7 +193,7 @@ impl Gates {
         all.filter(|(gate, on)| *on != gate.default_on())
     }
 
-    /// The one warning that names the gates that are on, but switch nothing yet.
+    /// The warning that names the gates that are on but have no effect yet.
     pub fn not_built(self) -> Option<GateWarning> {
         let gates: Vec<_> =
             Gate::ALL.iter().copied().filter(|gate| self.enabled(*gate) && !gate.built()).collect();

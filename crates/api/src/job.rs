@@ -1,8 +1,8 @@
-//! A job of any kind, as the engine sees it.
+//! A job of any kind, as the engine's input.
 //!
-//! The adapters of `sluice-jobs` turn a Job, JobSet, … into a [`JobView`]; the engine decides from views alone, and the
-//! adapters turn its decisions ([`PodSetInfo`]s to inject or to restore) back into patches. The engine knows of them only how groups of pods are
-//! counted, which it does as they come and go.
+//! The adapters of `sluice-jobs` convert a Job, JobSet, … to a [`JobView`]. The engine decides from views alone, and the adapters convert its
+//! decisions ([`PodSetInfo`]s to inject or to restore) to patches. The only function of theirs that the engine calls counts the pods of groups as
+//! they are added and removed.
 //!
 //! Source of the contract: docs/reference/07-integrations.md 7.1.
 
@@ -25,7 +25,7 @@ pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 use crate::labels;
 use crate::v1beta2::PodSetTopologyRequest;
 
-/// Names one job for good: a namesake created later has another `uid`.
+/// Identifies a job: a later job of the same name has another `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {
     /// The kind.
@@ -69,7 +69,7 @@ pub fn group_uid(uid: &str, group: u32) -> String {
     format!("{uid}/{group}")
 }
 
-/// Most groups of pods that one object may have.
+/// The most groups of pods that one object may have.
 pub const MAX_GROUPS: u32 = 5_000;
 
 /// The controller of an object (the owner reference with `controller: true`).
@@ -112,11 +112,11 @@ pub struct JobPodSet {
     pub containers_hash: u64,
     /// A stable hash of what a pod asks for ([`crate::names::requests_hash`]).
     pub requests_hash: u64,
-    /// The same two hashes of these pods in the part that plays the pod set, where its controller makes them otherwise there.
+    /// The same two hashes of these pods in the part that represents the pod set, if its controller makes them differently there.
     pub part_hash: Option<[u64; 2]>,
-    /// The same two hashes of these pods in a Workload that Kueue made, where Kueue composes them differently.
+    /// The same two hashes of these pods in a Workload of Kueue, if Kueue builds them differently.
     pub kueues_hash: Option<Box<[u64; 2]>>,
-    /// What admission may change in the template, as it is now.
+    /// The template's current values of the fields that admission may change.
     pub scheduling: PodScheduling,
     /// Which parents of the patched fields exist in the object, for JSON patches.
     pub has_template_metadata: bool,
@@ -126,14 +126,14 @@ pub struct JobPodSet {
     pub exclusive_topology: Option<ExclusiveTopology>,
     /// How its pods are numbered, and what its template asks of the topology: `topologyRequest` of the Workload's pod set.
     pub topology_request: Option<Box<PodSetTopologyRequest>>,
-    /// Where the job wraps other objects: the one that has the pods.
+    /// If the job wraps other objects: the object that has these pods.
     pub wrapped: Option<Arc<Wrapped>>,
 }
 
 /// An object that a job wraps: the job's controller makes it at each start, and deletes it at each stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrapped {
-    /// Its place among those that the job wraps.
+    /// Its index among the objects that the job wraps.
     pub index: usize,
     /// `group/version`.
     pub api_version: String,
@@ -143,7 +143,7 @@ pub struct Wrapped {
     pub name: String,
     /// Whether the API server makes the rest of its name.
     pub generates_name: bool,
-    /// What it asks for by the adapter of its own kind, one by one of its pod sets; none where that does not know.
+    /// The requests of each pod set by the adapter of the object's kind; absent if that does not know them.
     pub sizes: Option<Vec<WrappedPods>>,
 }
 
@@ -184,7 +184,7 @@ pub struct PodScheduling {
     pub affinity: Option<Box<Affinity>>,
 }
 
-/// What one pod set gets at start (the additions), or gets back at stop (the originals).
+/// The changes of one pod set at start (additions), or its restored values at stop (originals).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSetInfo {
     /// The pod set's name.
@@ -212,7 +212,7 @@ pub struct JobView {
     pub created: Timestamp,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// The LocalQueue: the label `kueue.x-k8s.io/queue-name`, else the annotation of the same key.
+    /// The LocalQueue: the label `kueue.x-k8s.io/queue-name`, or else the annotation with the same key.
     pub queue_name: Option<String>,
     /// The label `kueue.x-k8s.io/priority-class` of the job.
     pub workload_priority_class: Option<String>,
@@ -220,11 +220,11 @@ pub struct JobView {
     pub pod_priority_class: Option<String>,
     /// The label or annotation `kueue.x-k8s.io/prebuilt-workload-name`.
     pub prebuilt_workload: Option<String>,
-    /// The label `kueue.x-k8s.io/max-exec-time-seconds`, in seconds, if it is a valid one.
+    /// The label `kueue.x-k8s.io/max-exec-time-seconds`, in seconds, if it is valid.
     pub maximum_execution_time_seconds: Option<i32>,
-    /// For so many seconds the job may run at most by its own spec (`activeDeadlineSeconds` of a batch Job).
+    /// The most seconds that the job may run by its own spec (`activeDeadlineSeconds` of a batch Job).
     pub active_deadline_seconds: Option<i64>,
-    /// How often its own controller made its pods anew (`status.restarts` of a JobSet).
+    /// How often its controller recreated its pods (`status.restarts` of a JobSet).
     pub restarts: i32,
     /// The annotation `kueue.x-k8s.io/admission-gated-by`.
     pub admission_gated_by: Option<String>,
@@ -238,29 +238,29 @@ pub struct JobView {
     pub managed_by: Option<String>,
     /// Whether the job is suspended (a Job between the patches of a stop counts as not suspended).
     pub suspended: bool,
-    /// Whether a multi-step stop was begun and not ended (a batch Job that is suspended with the annotation `kueue.x-k8s.io/stopping`).
+    /// Whether a multi-step stop was begun and not completed (a suspended batch Job with the annotation `kueue.x-k8s.io/stopping`).
     pub stopping: bool,
-    /// Whether the rest of a stop that was begun must wait: a pod that is still active may end the job, and Kubernetes ≥ 1.36 keeps the
-    /// template of a suspended Job as it is until then.
+    /// Whether the rest of such a stop must wait: a pod that is still active may end the job, and Kubernetes ≥ 1.36 does not allow changes of a
+    /// suspended Job's template until then.
     pub stop_waits: bool,
-    /// What its own controller says of being suspended, and since when: the condition `Suspended`, where it is kept for every start and stop.
+    /// Its controller's condition `Suspended` and its time, if the controller updates it at every start and stop.
     pub suspended_condition: Option<(bool, Timestamp)>,
-    /// `status.observedGeneration`, of a kind whose controllers write that.
+    /// `status.observedGeneration`, for a kind whose controller writes it.
     pub observed_generation: Option<i64>,
-    /// Whether pods of it run, or are to.
+    /// Whether it has running pods, or will have some.
     pub active: bool,
-    /// That [`JobView::active`] is true because its status cannot be read: whether it has pods is not known.
+    /// Whether [`JobView::active`] is true only because its status cannot be read: whether it has pods is not known.
     pub activity_unknown: bool,
-    /// That [`JobView::invalid`] is about its status alone: its pod sets are what it says.
+    /// Whether [`JobView::invalid`] concerns only its status: its pod sets are valid.
     pub status_unread: bool,
-    /// How many pods it has that have not ended and are not being deleted, where its controller says so; 0 else.
+    /// The number of its pods that have not ended and are not being deleted, if its controller reports it; else 0.
     pub active_pods: i32,
-    /// Pods that are being deleted and have not ended: they use the quota, too, but on a node that is lost they never end.
+    /// Terminating pods that have not ended: they use the quota, too, but on a lost node they never end.
     pub terminating: i32,
-    /// How many of its running pods may be deleted before it ends by its own rules: its controller counts them as failed, unless it is told to
-    /// ignore disruptions. None where that is not known of a kind.
+    /// How many of its running pods may be deleted before its controller fails it: the controller counts deleted pods as failed, unless the spec says
+    /// to ignore disruptions. Absent if that is not known for the kind.
     pub spare_failures: Option<u32>,
-    /// Whether its controller will say that it ended without anything else happening: it is neither started nor stopped any more.
+    /// Whether its controller will report its end without any further event: it is neither started nor stopped any more.
     pub ending: bool,
     /// Whether its controller cannot say so, because the job has lost its start time.
     pub end_blocked: bool,
@@ -272,35 +272,34 @@ pub struct JobView {
     pub leaves_pods: bool,
     /// Whether all pods are ready or succeeded.
     pub pods_ready: bool,
-    /// How many of its pods are ready and have not ended; 0 also where that is not known of a kind.
+    /// The number of its pods that are ready and have not ended; 0 if that is not known for the kind.
     pub ready: i32,
     /// Pods per pod set that ended well and will not come again (reclaimable), empty when none.
     pub reclaimable: Vec<(String, i32)>,
-    /// Pods per pod set that run, where its controller says so and there may be more of them than quota is held for; empty else.
+    /// Running pods per pod set, if its controller reports them and there may be more of them than quota is held for; else empty.
     pub running: Vec<(String, i32)>,
-    /// The pod sets, in the job's order; at most 18. Of an object whose groups of pods are jobs, those of one group.
+    /// The pod sets, in the job's order; at most 18. For an object whose groups of pods are jobs: the pod sets of one group.
     pub pod_sets: Vec<JobPodSet>,
     /// How many groups of pods an object has, if each of them is a job; at most [`MAX_GROUPS`].
     pub groups: Option<u32>,
-    /// The parts that its status names, of a kind whose controller thinks of their names ([`PartNames::Generated`]); or the pod that makes
-    /// the others.
+    /// The parts that its status names, if its controller generates their names ([`PartNames::Generated`]); or the pod that makes the others.
     pub part_names: Vec<String>,
     /// Which pods its controller takes for its own, where its user says so (`spec.manualSelector` of a Job).
     pub pod_selector: Option<Arc<LabelSelector>>,
     /// Whether its own autoscaler says which of its pods end: those beyond its numbers run on until it has.
     pub autoscaled: bool,
-    /// The template object that says what pods it has, for a kind whose jobs name one. Without it the pod sets are missing.
+    /// The template object that determines its pods, for a kind whose jobs refer to one. Without it the pod sets are missing.
     pub template: Option<TemplateUse>,
-    /// Whether it is none that the integration manages, whatever it names: it has no pods of its own.
+    /// Whether the integration does not manage it, whatever queue it names: it has no pods of its own.
     pub skipped: bool,
-    /// Whether its controller does not let it run as it is, so that no quota is of use to it; none where a kind knows no such state.
+    /// Whether its controller keeps it from running at present, so that quota would be of no use; absent for kinds without such a state.
     pub on_hold: Option<bool>,
     /// Set if the object cannot become a Workload, and why (too many pod sets, a malformed template, …).
     pub invalid: Option<String>,
 }
 
 impl JobPodSet {
-    /// Whether its pods wait until a slice has room for them, and say of which pod set they are (docs/reference/06-algorithm.md 6.26).
+    /// Whether its pods wait until a slice has capacity for them, and name their pod set (docs/reference/06-algorithm.md 6.26).
     pub fn holds_pods_back(&self) -> bool {
         let gates = &self.scheduling.scheduling_gates;
         gates.iter().any(|gate| gate.name == labels::ELASTIC_JOB_SCHEDULING_GATE)

@@ -1,8 +1,8 @@
 //! The lines of the journal: what was decided about Workloads, and why. One JSON object per line.
 //!
-//! A line is made from what the API server has, so that every replica makes the same ones, and lines that two replicas
-//! made are told to be the same by the Workload's UID and the time. What is measured, quota over time, is in the lines themselves: a
-//! reservation says since when and how much, its end since when, until when and how much.
+//! A line is made from the API server's objects, so every replica makes the same lines; equal lines of two replicas are recognized by the Workload's
+//! UID and the time. Quota over time can be computed from the lines alone: the line of a reservation has its start and its amount, the line of its
+//! end has both times and the amount.
 
 pub mod ledger;
 

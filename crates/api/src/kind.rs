@@ -1,8 +1,7 @@
-//! How a kind is declared: the root object around its spec and status.
+//! The declaration of a kind: the root object around its spec and status.
 //!
-//! `kube`'s own derive makes `spec` mandatory, but users write objects without one (a `ResourceFlavor` that stands for
-//! "any node" is only a name), and such an object must decode. So the root is declared here: absent parts are defaults,
-//! `apiVersion` and `kind` are written from the type.
+//! `kube`'s own derive makes `spec` mandatory, but users write objects without one (a `ResourceFlavor` for any node is only a name), and such an
+//! object must decode. So the root is declared here: absent parts are defaults, `apiVersion` and `kind` are written from the type.
 
 /// The API group of all kinds (docs/reference/01-api.md 1.0).
 pub const GROUP: &str = "kueue.x-k8s.io";

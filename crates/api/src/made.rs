@@ -1,4 +1,4 @@
-//! Jobs that another job's controller made: which they are, and what they carry.
+//! Jobs that another job's controller made: how they are recognized, and their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
@@ -6,15 +6,15 @@ use std::slice;
 use crate::job::{JobKind, JobPodSet, JobView, PartNames, PodSetInfo, Wrapped};
 use crate::labels;
 
-/// Whether a controller adds this to the templates of the jobs that it makes, and of those that it looks after.
+/// Whether a controller adds this key to the templates of the jobs that it makes or manages.
 fn is_generated(key: &str) -> bool {
     let is = |own: &str| if own.ends_with('/') { key.starts_with(own) } else { key == own };
     JobKind::ALL.iter().flat_map(|kind| kind.integration().generates).any(|own| is(own))
 }
 
 impl PartNames {
-    /// The pod sets of the job `above` that a part of this name plays, if there is such a part. The job has these pod sets, each of which says of a
-    /// name whether it is its own, and then in how many parts it is; its status names these parts.
+    /// The pod sets of the job `above` that a part of this name represents, if there is such a part. Each pod set of the job decides whether a name
+    /// is its own, and then how many parts it has; the job's status names these parts.
     pub fn played<'a, S>(
         self,
         above: &str,
@@ -41,8 +41,8 @@ impl PartNames {
 }
 
 impl JobView {
-    /// The pod sets that another job plays, if it may be one that this one's controller made, by kind and name. An owner reference alone
-    /// proves nothing: users write them, too.
+    /// The pod sets that another job represents, if by kind and name this job's controller may have made it. An owner reference alone proves nothing,
+    /// since users can write it.
     pub fn made(&self, child: &Self) -> Option<&[JobPodSet]> {
         let parts = self.job.kind.parts_of(child.job.kind)?;
         let sets =
@@ -50,11 +50,11 @@ impl JobView {
         parts.names.played(&self.job.name, sets, &self.part_names, &child.job.name)
     }
 
-    /// Whether a part has more pods than the pod sets of this job that it plays, or such as ask for something else, or cannot be read. What plays
-    /// all pod sets as they are ([`JobKind::is_played_by`]) is compared with what was admitted, and not here.
+    /// Whether a part has more pods than its pod sets in this job, or pods with other requests, or cannot be read. A part that represents all pod
+    /// sets unchanged ([`JobKind::is_played_by`]) is compared with the admission elsewhere.
     ///
-    /// A part that plays pod sets by their names may have any number of pods where those of the job are `held_back` until there is quota for them,
-    /// and its own are so, too.
+    /// A part that represents pod sets by their names may have any number of pods if the job's pods are `held_back` until there is quota for them,
+    /// and the part's own pods are, too.
     pub fn is_exceeded_by(&self, part: &Self, held_back: bool) -> bool {
         if self.job.kind.parts_of(part.job.kind).is_some_and(|parts| parts.names.is_of_one()) {
             return self.made(part).is_some_and(|sets| {
@@ -86,14 +86,14 @@ impl JobView {
         self.wrapped_as(kind, name).next().is_some()
     }
 
-    /// Of how many objects that this job wraps one of this kind and name may be any, where the API server makes the rest of their names; none if it
-    /// is the one of that name, or no such object.
+    /// Of how many objects that this job wraps an object of this kind and name may be any, if the API server generates the rest of their names;
+    /// nothing if the name is exact, or the object is not wrapped.
     pub fn wraps_by_prefix(&self, kind: JobKind, name: &str) -> Option<usize> {
         let as_it: Vec<_> = self.wrapped_as(kind, name).collect();
         if as_it.is_empty() || as_it.iter().any(|object| !object.generates_name) {
             return None;
         }
-        // Several pod sets may be of one object.
+        // Several pod sets may belong to one object.
         let of_all = self.pod_sets.iter().filter_map(|set| set.wrapped.as_deref());
         let alike = of_all.filter(|object| {
             let overlaps = |as_it: &&Wrapped| {
@@ -106,7 +106,7 @@ impl JobView {
         Some(alike.map(|object| object.index).collect::<BTreeSet<_>>().len())
     }
 
-    /// What an object of this kind and name may be of those that this job wraps.
+    /// The objects that this job wraps and that an object of this kind and name may be.
     fn wrapped_as<'a>(&'a self, kind: JobKind, name: &'a str) -> impl Iterator<Item = &'a Wrapped> {
         let wrapped = self.pod_sets.iter().filter_map(|set| set.wrapped.as_deref());
         wrapped.filter(move |object| {
@@ -116,12 +116,12 @@ impl JobView {
         })
     }
 
-    /// What another job, an object that this one wraps, has beyond what was declared of it: more pods, or such as ask for something else. Nothing
-    /// if it is none of these. The text names the component.
+    /// How another job, an object that this one wraps, exceeds its declaration: more pods, or pods with other requests. Nothing if this job does not
+    /// wrap it. The text names the component.
     pub fn exceeded_by_wrapped(&self, child: &Self) -> Option<String> {
         let mut first = None;
         for object in self.wrapped_as(child.job.kind, &child.job.name) {
-            // It may be any of those whose names begin as its own does.
+            // It may be any of the objects whose prefix its name has.
             let beyond = self.beyond(object, child)?;
             let (index, kind) = (object.index, &object.kind);
             first.get_or_insert_with(|| {
@@ -140,7 +140,7 @@ impl JobView {
             let size = sizes.iter().find(|size| size.name == set.name);
             size.map_or((0, true), |size| (size.count.into(), size.requests_hash == set.requests_hash))
         };
-        // Of an object whose pods are in groups the pod sets are those of one of these.
+        // For an object whose pods are in groups, the pod sets are those of one group.
         let groups = child.groups.map_or(1, i64::from);
         child.pod_sets.iter().filter(|set| set.count > 0 && groups > 0).find_map(|set| {
             let of_group = if object.sizes.is_some() { set.count.into() } else { child.alike(set) };
@@ -156,14 +156,14 @@ impl JobView {
         })
     }
 
-    /// How many pods of a wrapped object were declared that ask for the same as those of a pod set.
+    /// The number of declared pods of a wrapped object with the same requests as those of a pod set.
     fn declared_alike(&self, object: &Wrapped, set: &JobPodSet) -> (i64, bool) {
         let own = |own: &&JobPodSet| own.wrapped.as_ref().is_some_and(|own| own.index == object.index);
         let sets = self.pod_sets.iter().filter(own).filter(|own| own.requests_hash == set.requests_hash);
         (sets.map(|own| i64::from(own.count)).sum(), true)
     }
 
-    /// How many pods ask for the same as those of a pod set.
+    /// The number of pods with the same requests as those of a pod set.
     fn alike(&self, set: &JobPodSet) -> i64 {
         let sets = self.pod_sets.iter().filter(|own| own.requests_hash == set.requests_hash);
         sets.map(|own| i64::from(own.count)).sum()
@@ -184,8 +184,8 @@ impl JobView {
         })
     }
 
-    /// What the template of this job, which a controller made of the pod set `set`, is to be: that of the pod set with what admission
-    /// adds, and what the controller generated.
+    /// The required template of this job, which a controller made of the pod set `set`: the pod set's template with the additions of admission and of
+    /// the controller.
     pub fn brought_up_to_date(&self, set: &JobPodSet, adds: &PodSetInfo) -> Vec<PodSetInfo> {
         let generated = |own: &BTreeMap<String, String>, base: &BTreeMap<_, _>, adds: &BTreeMap<_, _>| {
             let kept = own.iter().filter(|(key, _)| is_generated(key));
@@ -219,7 +219,7 @@ impl JobView {
     /// what admission adds, nor from controllers.
     pub fn has_more_than(&self, set: &JobPodSet, adds: &PodSetInfo) -> bool {
         let (base, adds) = (&set.scheduling, &adds.scheduling);
-        // An annotation says which nodes a JobSet's pods are to prefer.
+        // An annotation selects the nodes that a JobSet's pods prefer.
         let prefers = adds.affinity.as_ref().is_some_and(|affinity| affinity.node_affinity.is_some());
         let more = |own: &BTreeMap<String, String>, base: &BTreeMap<_, _>, adds: &BTreeMap<_, _>| {
             own.keys().any(|key| {

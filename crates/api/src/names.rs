@@ -20,10 +20,10 @@ pub const MAX_SHORT_WORKLOAD_NAME: usize = 63;
 /// Hexadecimal digits of the hash at the end of a name.
 const HASH_LENGTH: usize = 5;
 
-/// The name of the Workload that a job gets: `<kind>-<name>-<hash>`, at most `max` bytes long.
+/// The name of a job's Workload: `<kind>-<name>-<hash>`, at most `max` bytes long.
 ///
-/// The hash is over kind, group, name and UID (and `extra`, the generation of an elastic job), not over the version.
-/// Source: docs/reference/06-algorithm.md 6.20.
+/// The hash covers kind, group, name and UID (and `extra`, the generation of an elastic job), but not the version. Source:
+/// docs/reference/06-algorithm.md 6.20.
 pub fn workload_name(
     kind: &str,
     group: &str,

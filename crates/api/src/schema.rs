@@ -77,7 +77,7 @@ pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// A label selector, owned as one whole.
+/// A label selector that is owned as a whole.
 pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<LabelSelector>();
     schema.insert("x-kubernetes-map-type".into(), "atomic".into());
@@ -117,7 +117,7 @@ pub(crate) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// The same, as v1beta1 has it below admission checks: without a list type.
+/// The same for v1beta1's admission checks: without a list type.
 pub(crate) fn tolerations_not_atomic(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

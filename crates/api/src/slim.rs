@@ -1,8 +1,8 @@
-//! Slim watch types: of each object only what decisions need.
+//! Slim watch types: only the parts of objects that decisions need.
 //!
-//! They decode from the API server's JSON and drop the rest before it is stored: a Workload keeps per pod set the
-//! requests, what a start changes and a stop restores, and a hash of its containers, but not the templates themselves.
-//! Every type has `metadata` (with `managedFields` dropped), so that a typed watch can be built on it.
+//! They decode from the API server's JSON and drop the rest before it is stored. A Workload keeps for each pod set the requests, the fields that a
+//! start changes and a stop restores, and a hash of its containers, but not the templates themselves. Every type has `metadata` (with `managedFields`
+//! dropped), so that a typed watch can use it.
 //!
 //! * [`pod`]: the reduced pod template.
 //! * [`bound_pod`]: the Pod.
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 
-/// Decodes `metadata` but for `managedFields`, the largest part that is not read: it is passed over.
+/// Decodes `metadata` except for `managedFields`, the largest unused part, which is skipped.
 pub(crate) fn reduced_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]

@@ -1,6 +1,5 @@
-//! What server-side apply makes of the status of a Workload or a pod, by the field managers of docs/reference/06-algorithm.md 6.19, and
-//! docs/reference/03-conditions-events.md 3.6: for
-//! stand-ins for the API server.
+//! Server-side apply for the status of a Workload or a pod, by the field managers of docs/reference/06-algorithm.md 6.19 and
+//! docs/reference/03-conditions-events.md 3.6: for stand-ins for the API server.
 
 use serde_json::{Value, json};
 
@@ -31,7 +30,7 @@ const ADMISSION_FIELDS: [&str; 10] = [
     "preemptionGates",
 ];
 
-/// Applies the status of a Workload or a pod for one field manager: what it owns and leaves out goes, what others own stays.
+/// Applies the status of a Workload or a pod for one field manager: fields that it owned and omits are removed, fields of others stay.
 pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
     if !status.is_object() {
         *status = json!({});
@@ -55,7 +54,7 @@ pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
         _ => Vec::new(),
     };
     let applied_conditions = applied["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    // What it applies of others' conditions is its own from then on, and stays theirs, too.
+    // Conditions of others that it applies become its own, and stay theirs, too.
     let again = |c: &Value| applied_conditions.iter().any(|a| a["type"] == c["type"]);
     conditions.retain(|c| !theirs(c) && !again(c));
     conditions.extend(applied_conditions.iter().cloned());
@@ -69,7 +68,7 @@ pub fn apply_status(status: &mut Value, applied: &Value, manager: &str) {
     for field in fields {
         match applied.get(field) {
             Some(value) => status[field] = value.clone(),
-            // A pod always has a phase: without one it keeps that of its kubelet.
+            // A pod always has a phase: without one in the apply it keeps the kubelet's.
             None if recovery => {}
             None => {
                 if let Some(status) = status.as_object_mut() {

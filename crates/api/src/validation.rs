@@ -1,7 +1,7 @@
-//! What the admission webhooks check (docs/reference/01-api.md 1.0): rules over several fields, over old and new object, and rules that a gate
-//! switches. What one object alone shows, and CEL can express, is in the schemas and holds without us.
+//! The checks of the admission webhooks (docs/reference/01-api.md 1.0): rules over several fields or over the old and the new object, and rules that
+//! depend on a gate. Rules about one object that CEL can express are in the schemas, and apply without Sluice.
 //!
-//! Pure: objects and gates in, errors out. Errors read as Kubernetes' own: `path: Kind of error: value: detail`.
+//! Pure functions: objects and gates in, errors out. Errors have Kubernetes' form: `path: Kind of error: value: detail`.
 
 mod cluster_queue;
 mod cohort;
@@ -26,7 +26,7 @@ pub use cohort::validate_cohort;
 pub use resource_flavor::validate_resource_flavor;
 pub use workload::validate_workload;
 
-/// What is wrong with a field.
+/// The type of a field's error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldErrorType {
     /// The value is not allowed.
@@ -55,9 +55,9 @@ pub enum FieldErrorType {
 pub struct FieldError {
     /// The field, as `spec.resourceGroups[0].flavors[1].name`.
     pub path: String,
-    /// What kind of error.
+    /// The type of the error.
     pub kind: FieldErrorType,
-    /// What is wrong, or what to do.
+    /// The problem, or what to do.
     pub detail: String,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Several errors in one message: alone as it is, together in brackets.
+/// Several errors as one message: a single error unchanged, several in brackets.
 pub fn aggregate(errors: &[FieldError]) -> String {
     if let [only] = errors {
         return only.to_string();

@@ -116,18 +116,18 @@ pub const WEBHOOKS: &[Webhook] = &[
     },
 ];
 
-/// Answers a review on one of our paths; none, if the path is not ours.
+/// Answers a review on one of Sluice's paths; nothing for another path.
 pub fn review(path: &str, review: AdmissionReview, gates: Gates) -> Option<AdmissionReview> {
     let webhook = WEBHOOKS.iter().find(|webhook| webhook.path == path)?;
     Some(review.answer(|request| webhook.answer(request, gates)))
 }
 
-/// What is said of an object that is let through.
+/// The answer for an accepted object.
 #[derive(Debug, Default)]
 struct Approval {
-    /// What to change in it.
+    /// The changes of the object.
     patch: Vec<PatchOperation>,
-    /// What its author should know.
+    /// Warnings for its author.
     warnings: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ impl From<Vec<PatchOperation>> for Approval {
     }
 }
 
-/// What an answer is made of: an approval, or a refusal.
+/// An answer: an approval, or a refusal.
 type Answer = Result<Approval, AdmissionStatus>;
 
 impl Webhook {
@@ -188,7 +188,7 @@ fn parse<T: DeserializeOwned>(object: Value, what: &str) -> Result<T, AdmissionS
         .map_err(|error| AdmissionStatus::bad_request(format!("cannot read the {what}: {error}")))
 }
 
-/// What a valid ClusterQueue may not mean: without a selector it takes no workload at all.
+/// Warnings about a valid ClusterQueue that may be a mistake: without a selector it accepts no workload at all.
 fn warnings_of_cluster_queue(object: &Value) -> Vec<String> {
     let metadata = &object["metadata"];
     if !object["spec"]["namespaceSelector"].is_null() || !metadata["deletionTimestamp"].is_null() {

@@ -1,5 +1,5 @@
-//! 10,000 Workloads in batches of 500, from bytes to bytes as the webhook does it, take less than a second; and no request of a few MiB
-//! takes minutes, whatever it is made of.
+//! 10,000 Workloads in batches of 500, from bytes to bytes as in the webhook, take less than a second; and no request of a few MiB takes minutes,
+//! whatever its content.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

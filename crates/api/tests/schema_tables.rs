@@ -1,6 +1,6 @@
 //! The generated definitions equal the tables of Kueue's API, in both versions and every column.
 //!
-//! The tables (`tests/data/*.tsv`) do not descend into pod templates. What differs on purpose is listed in [`ADDITIONS`].
+//! The tables (`tests/data/*.tsv`) do not contain the fields of pod templates. Intentional differences are in [`ADDITIONS`].
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 

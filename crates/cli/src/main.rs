@@ -54,7 +54,7 @@ fn manager(args: ManagerArgs) -> anyhow::Result<u8> {
         .enable_all()
         .build()?;
     let code = runtime.block_on(run::run(args));
-    // Tasks that still run have been told to stop and been waited for.
+    // Tasks that still run have been asked to stop and waited for.
     runtime.shutdown_background();
     code
 }

@@ -1,5 +1,5 @@
-//! What the book, the README and the examples' READMEs tell readers to type works: command lines parse with the real definitions, blocks that are
-//! marked as runnable run and print what is shown, and manifests are accepted.
+//! The command lines in the book, the README and the examples' READMEs work: they parse with the real definitions, blocks that are marked as runnable
+//! run and print the shown output, and manifests are accepted.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
@@ -84,7 +84,7 @@ fn spans(text: &str) -> Vec<String> {
     prose.flat_map(|part| part.split('`').skip(1).step_by(2).map(str::to_owned)).collect()
 }
 
-/// The commands of a shell text, as words: comments, redirections and what follows an operator are told apart.
+/// The commands of a shell text, as words, without comments, redirections and what follows an operator.
 fn commands(script: &str) -> Vec<Vec<String>> {
     let script = script.replace("\\\n", " ");
     let mut commands = Vec::new();

@@ -1,6 +1,6 @@
-//! Lists within bounds: page by page, of each object what is kept, and one budget of memory for all lists of an answer.
+//! Bounded lists: read page by page, with only a part of each object kept, and one memory budget for all lists of an answer.
 //!
-//! A tenant decides how many objects there are in a namespace, and how large they are: this is what one answer may hold of them at most.
+//! Tenants decide how many objects their namespaces have, and how large these are: the budget limits what one answer may hold of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,36 +13,36 @@ use serde_json::value::RawValue;
 
 use crate::list::{Pages, without_clutter};
 
-/// Objects in one answer of the API server, at first: fewer, where they are large.
+/// Objects per answer of the API server at first; fewer if they are large.
 const PAGE: usize = 500;
-/// Bytes of one answer of the API server.
+/// The most bytes of one answer of the API server.
 const PAGE_BYTES: usize = 8 << 20;
-/// For each byte that may be kept, so many may be read.
+/// How many bytes may be read for each byte that may be kept.
 const READ_PER_KEPT: usize = 4;
-/// A map of up to so many entries takes so many bytes.
+/// A map of up to `NODE_ENTRIES` entries uses `NODE` bytes.
 const NODE_ENTRIES: usize = 6;
 const NODE: usize = 640;
 /// A value in a list, and the head of a text.
 const VALUE: usize = 32;
 
-/// What the lists of one answer may still take. Its clones share it.
+/// The remaining budget of one answer's lists. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Budget {
     most: usize,
     /// Memory, in bytes.
     kept: Arc<AtomicUsize>,
-    /// What the API server sends, in bytes.
+    /// The bytes that were read from the API server.
     read: Arc<AtomicUsize>,
 }
 
 impl Budget {
-    /// So many bytes of memory.
+    /// A budget of this many bytes.
     pub fn new(most: usize) -> Self {
         let read = most.saturating_mul(READ_PER_KEPT);
         Self { most, kept: Arc::new(AtomicUsize::new(most)), read: Arc::new(AtomicUsize::new(read)) }
     }
 
-    /// What may still be kept, in bytes.
+    /// The bytes that may still be kept.
     pub fn left(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
@@ -60,10 +60,10 @@ impl Budget {
 /// Why a list, or the rest of it, was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread {
-    /// The budget is spent; it was so many MiB.
+    /// The budget is used up; it had this many MiB.
     #[error("there is more than an answer may hold ({0} MiB)")]
     Spent(usize),
-    /// No request can be made for the path.
+    /// The path is not a valid URI.
     #[error("making a request")]
     Request(#[from] http::Error),
     /// The API server refused or did not answer.
@@ -87,15 +87,15 @@ pub enum Unread {
     Form {
         /// Where the objects are.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         source: serde_json::Error,
     },
 }
 
-/// What was read of a list.
+/// The part of a list that was read.
 #[derive(Debug, Default)]
 pub struct Part {
-    /// The objects, as they are kept.
+    /// The kept parts of its objects.
     pub found: Vec<Value>,
     /// Whether there are more than were wanted.
     pub more: bool,
@@ -103,8 +103,8 @@ pub struct Part {
     pub unread: Option<Unread>,
 }
 
-/// The objects of a collection of which `keep` keeps something, without the managed fields: at most so many, and as long as the budget lasts. None if
-/// the cluster does not have the kind. `query` has the selectors, each with a leading `&`.
+/// The objects of a collection of which `keep` keeps something, without managed fields: at most this many, and within the budget. `None` if the
+/// cluster does not have the kind. `query` has the selectors, each with a leading `&`.
 pub async fn objects(
     client: &Client,
     collection: &str,
@@ -167,7 +167,7 @@ async fn page(client: &Client, uri: &str, path: &str, budget: &Budget) -> Result
     if budget.read.load(Ordering::Relaxed) == 0 { Err(budget.spent()) } else { Ok(None) }
 }
 
-/// So many bytes at most, and one more if there is one.
+/// At most this many bytes, and one more if there is one.
 async fn at_most(from: impl AsyncRead + Unpin, most: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
@@ -196,7 +196,7 @@ struct Metadata {
     token: Option<String>,
 }
 
-/// Takes the objects of an answer one by one, so that only what is kept is in memory besides its text; gives the token of the next page.
+/// Reads the objects of an answer one by one, so that only the kept parts are in memory besides its text; returns the token of the next page.
 fn take(
     bytes: &[u8],
     most: usize,

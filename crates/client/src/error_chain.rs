@@ -1,8 +1,7 @@
 //! Error chains in one line, without the repeats.
 //!
-//! kube prints its sources inside `Display`; other crates leave them to the caller. [`Chain`] prints an error and its
-//! sources joined by `: `, and drops a source whose text already stands at the end of what was printed. What the API server answered is
-//! its own message, without the rest of its status.
+//! kube prints its sources inside `Display`; other crates leave them to the caller. [`Chain`] prints an error and its sources joined by `: `, and
+//! drops a source whose text is already at the end of the output. Of the API server's answer only the message is printed.
 
 use std::error::Error;
 use std::fmt;
@@ -35,7 +34,7 @@ pub fn complaint(program: &str, error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// What one error says by itself, and its cause. The status that the API server answered is the last cause.
+/// The error's own message, and its cause. The API server's status is the last cause.
 fn said<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
     let boxed = || error.downcast_ref::<Box<kube::Error>>().map(|error| &**error);
     let Some(kube::Error::Api(status)) = error.downcast_ref().or_else(boxed) else {
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_alone_is_told_as_kubectl_tells_it() {
+    fn an_answer_alone_is_printed_as_by_kubectl() {
         let answer = || {
             let status = Status::failure("queues \"a\" not found", "NotFound").with_code(404);
             anyhow::Error::new(kube::Error::Api(status.boxed()))

@@ -1,4 +1,4 @@
-//! Where the API server is, and the clients that talk to it.
+//! The connection to the API server.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         source: Box<KubeconfigError>,
     },
     /// The kubeconfig has no such context, cluster or user.
@@ -35,7 +35,7 @@ pub enum ClientError {
     Namespace {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// Neither the kubeconfig nor a flag says which cluster is meant.
@@ -43,17 +43,17 @@ pub enum ClientError {
         "the kubeconfig has no current context: name one with --context, or the API server with --server"
     )]
     NoContext,
-    /// Neither a kubeconfig nor an in-cluster account is there.
+    /// There is neither a kubeconfig nor an in-cluster account.
     #[error("no --kubeconfig, no KUBECONFIG, and not inside a cluster")]
     InCluster(#[source] Box<kube::config::InClusterError>),
-    /// The API server is to be reached through a proxy.
+    /// The kubeconfig or the environment wants a proxy.
     #[error(
         "{server} is to be reached through a proxy ({by}), and proxies are not supported: if it can be reached without, name its host in NO_PROXY"
     )]
     Proxy {
         /// The API server's address.
         server: String,
-        /// What says so.
+        /// What requests the proxy.
         by: &'static str,
     },
     /// The HTTP stack could not be built.
@@ -61,7 +61,7 @@ pub enum ClientError {
     Build {
         /// The API server's address.
         server: String,
-        /// What went wrong.
+        /// The error.
         source: Box<kube::Error>,
     },
 }
@@ -85,10 +85,10 @@ pub fn read(path: &Path) -> Result<Kubeconfig, ClientError> {
     Ok(file)
 }
 
-/// Reads kubeconfigs as kubectl does: what does not exist is left out, and of what several say the first holds. Nothing if none exists.
+/// Reads kubeconfigs as kubectl does: missing files are skipped, and the first of several values wins. Nothing if no file exists.
 ///
 /// # Errors
-/// When one cannot be read or is none, or they do not go together.
+/// If a file cannot be read or is not a kubeconfig, or the files contradict each other.
 pub fn merged(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, ClientError> {
     let mut all: Option<Kubeconfig> = None;
     for path in paths {
@@ -135,7 +135,7 @@ fn called(paths: &[PathBuf]) -> String {
 pub async fn connection(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {
     let paths = kubeconfig.map_or_else(of_environment, |path| vec![path.to_owned()]);
     let file = match (merged(&paths)?, paths.first()) {
-        // A program that is told where to look does not look elsewhere.
+        // If a file is named, no other place is searched.
         (None, Some(path)) => Some(read(path)?),
         (file, _) => file,
     };
@@ -145,10 +145,10 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Config, ClientError
     }
 }
 
-/// The connection of a kubeconfig's current context. `paths` are those of the kubeconfig, for messages.
+/// The connection of a kubeconfig's current context. `paths` are the kubeconfig's files, for messages.
 ///
 /// # Errors
-/// When it has no usable context, cluster or user, or the API server is to be reached through a proxy.
+/// If it has no usable context, cluster or user, or the API server can be reached only through a proxy.
 pub async fn of_file(file: Kubeconfig, paths: &[PathBuf]) -> Result<Config, ClientError> {
     let own_proxy = proxy_url(&file);
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
@@ -178,7 +178,7 @@ pub fn in_cluster() -> Result<Config, ClientError> {
     Config::incluster().map(patient).map_err(|error| ClientError::InCluster(Box::new(error)))
 }
 
-/// What is asked again, and when, is decided where it is asked: the client's own retries are up to 15, over minutes, and repeat writes as well.
+/// Callers decide which requests to repeat and when: the client itself would retry up to 15 times over minutes, writes included.
 fn patient(mut config: Config) -> Config {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
@@ -227,7 +227,7 @@ contexts:
         assert_eq!((context(0).cluster.as_str(), context(0).namespace), ("a", None));
         assert_eq!((both.contexts.len(), context(1).namespace.as_deref()), (2, Some("n")));
         assert!(of(&["none", "nowhere"]).unwrap().is_none() && of(&[]).unwrap().is_none());
-        // What is there and cannot be read is never passed over.
+        // An existing file that cannot be read is never skipped.
         let ClientError::Kubeconfig { path: named, .. } = of(&["none", "broken", "second"]).unwrap_err()
         else {
             panic!("another error")
@@ -237,7 +237,7 @@ contexts:
     }
 
     #[tokio::test]
-    async fn a_program_that_is_told_where_to_look_does_not_look_elsewhere() {
+    async fn a_program_with_a_given_place_does_not_look_elsewhere() {
         let error = connection(Some(Path::new("/nowhere/config"))).await.unwrap_err();
         assert_eq!(error.to_string(), "reading the kubeconfig /nowhere/config");
     }

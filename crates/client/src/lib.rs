@@ -1,6 +1,6 @@
-//! What the manager and the plugin `kubectl kueue` share to reach a cluster.
+//! The access to a cluster that the manager and the plugin `kubectl kueue` share.
 //!
-//! It must never contain what only one of them does, nor anything of queueing: it knows the API and a client, no engine.
+//! It must not contain anything that only one of them needs, or anything about queueing: it knows the API and a client, but no engine.
 //! Invariants:
 //! * it only reads;
 //! * an error prints with all its causes, each once.

@@ -5,15 +5,15 @@ use serde_json::Value;
 
 use crate::patience;
 
-/// Objects in one answer.
+/// Objects per answer.
 const PAGE: usize = 500;
-/// The annotation in which kubectl keeps what was applied.
+/// The annotation in which kubectl stores the applied document.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Why objects could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// No request can be made for the path.
+    /// The path is not a valid URI.
     #[error("making a request")]
     Request(#[from] http::Error),
     /// The API server refused or did not answer.
@@ -65,7 +65,7 @@ pub fn without_clutter(mut object: Value) -> Value {
     object
 }
 
-/// What to ask for, page by page.
+/// The requests for a list, page by page.
 #[derive(Clone, Debug)]
 pub struct Pages {
     first: String,
@@ -79,7 +79,7 @@ impl Pages {
         Self { first: format!("{collection}?limit={size}{query}"), token: Some(String::new()) }
     }
 
-    /// Where the next page is; `None` after the last one.
+    /// The URI of the next page; `None` after the last one.
     pub fn uri(&self) -> Option<String> {
         let token = self.token.as_deref()?;
         let first = &self.first;
@@ -91,7 +91,7 @@ impl Pages {
         self.go_on(answer["metadata"]["continue"].as_str().map(str::to_owned));
     }
 
-    /// Goes on at the token of an answer; none, or an empty one, is that of the last page.
+    /// Continues with the token of an answer; a missing or empty one means the last page.
     pub(crate) fn go_on(&mut self, token: Option<String>) {
         self.token = token.filter(|token| !token.is_empty());
     }

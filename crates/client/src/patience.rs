@@ -1,4 +1,4 @@
-//! Reading again when the API server says when. Only reads are repeated: a write may have been done though its answer was lost.
+//! Repeats reads when the API server says when to. Only reads are repeated: a write may have been carried out although its answer was lost.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub async fn get(client: &Client, request: http::Request<Vec<u8>>) -> kube::Resu
     patiently(ask, async |wait| tokio::time::sleep(wait).await).await
 }
 
-/// What `ask` asks for: again, if the answer says when.
+/// Runs `ask`, and repeats it if the answer says when.
 async fn patiently(
     ask: impl AsyncFn() -> kube::Result<Value>,
     wait: impl AsyncFn(Duration),
@@ -51,14 +51,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// An answer with this status, which wants to be asked again after so many seconds.
+    /// An answer with this status that requests a repeat after this many seconds.
     fn status(code: u16, seconds: u32) -> kube::Error {
         let details = json!({"retryAfterSeconds": seconds});
         let status = json!({"kind": "Status", "code": code, "message": "slowly", "details": details});
         kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
     }
 
-    /// How it ends if all answers say so many seconds, or after them there is a document; and what was waited.
+    /// The outcome if all answers say these seconds, or a document follows them; and the waiting times.
     async fn asked(answers: &[(u16, u32)], then: Option<(u16, u32)>) -> (Option<u16>, Vec<u64>) {
         let (asked, waited) = (Cell::new(0), RefCell::new(Vec::new()));
         let ask = async || {
@@ -81,7 +81,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_says_when_to_ask_again_is_asked_then() {
         assert_eq!(asked(&[(429, 3), (503, 1), (429, 0)], None).await, (None, vec![3, 1, 1]));
-        // Not for ever, neither by number nor by time.
+        // Repeats are limited in number and time.
         assert_eq!(asked(&[], Some((429, 1))).await, (Some(429), vec![1; TRIES - 1]));
         assert_eq!(asked(&[(429, 50)], Some((429, 11))).await, (Some(429), vec![50]));
     }

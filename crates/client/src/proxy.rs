@@ -1,11 +1,11 @@
-//! Whether an API server is reached through a proxy: as kubectl, that is Go, decides it. No proxy is supported, so where one is needed it is said.
+//! Whether an API server needs a proxy, by the rules of kubectl (Go). Proxies are not supported, so the need for one is an error.
 
 use std::net::IpAddr;
 
 use http::Uri;
 
-/// Says by whom a proxy is wanted for a server: by the kubeconfig, which always holds, or by the environment, but not on the same computer and not
-/// for what `NO_PROXY` names. `variable` reads the environment.
+/// What requests a proxy for a server: the kubeconfig, always, or the environment, except for this computer and the hosts of `NO_PROXY`. `variable`
+/// reads the environment.
 pub(crate) fn wanted(
     server: &Uri,
     of_kubeconfig: Option<&str>,
@@ -26,7 +26,7 @@ pub(crate) fn wanted(
     (!is_left_out(server.host().unwrap_or_default(), port, &left_out)).then_some("HTTPS_PROXY")
 }
 
-/// Whether no proxy is used for a host: one of this computer, or one that a rule names.
+/// Whether a host is reached without a proxy: this computer, or a host that a rule names.
 fn is_left_out(host: &str, port: u16, rules: &str) -> bool {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
     let address: Option<IpAddr> = host.parse().ok();
@@ -76,7 +76,7 @@ fn is_in(address: IpAddr, network: IpAddr, bits: u32) -> bool {
         return false;
     }
     let Some(rest) = u32::checked_sub(length, bits) else { return false };
-    // All bits but these are those of the network.
+    // Drops the host's bits.
     let shifted = |number: u128| number.checked_shr(rest).unwrap_or(0);
     shifted(address) == shifted(network)
 }

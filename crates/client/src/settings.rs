@@ -1,4 +1,4 @@
-//! The configuration in force: file, flags, and where the process runs.
+//! The configuration in force: file, flags, and the environment of the process.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub enum SettingsError {
         /// Why not.
         source: std::io::Error,
     },
-    /// It is wrong.
+    /// The configuration is invalid.
     #[error("{path} is not a valid configuration:\n{source}")]
     Invalid {
         /// The file, or what stands in for it.
@@ -27,7 +27,7 @@ pub enum SettingsError {
     },
 }
 
-/// What the process's surroundings say.
+/// The environment of the process.
 pub fn environment(feature_gates: Option<String>) -> Environment {
     let namespace = std::fs::read_to_string(NAMESPACE_FILE).ok();
     let namespace = namespace.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());

@@ -6,8 +6,7 @@ use crate::config::AdmissionFairSharing;
 use crate::intern::{Names, ResourceId, WorkloadId};
 use crate::spec::{Time, Weight};
 
-/// What a LocalQueue consumed, decayed, and the entry penalties of what was just let in. cpu in cores, everything else
-/// in whole units.
+/// The decayed consumption of a LocalQueue, and the entry penalties of recent admissions. cpu in cores, everything else in whole units.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Ledger {
     pub(crate) consumed: BTreeMap<ResourceId, f64>,
@@ -105,7 +104,7 @@ impl Ledger {
         }
     }
 
-    /// What orders the queue: weighted usage, penalties included, divided by the LocalQueue's weight.
+    /// The key of the order: weighted usage, including penalties, divided by the LocalQueue's weight.
     pub(crate) fn usage(&self, config: &AdmissionFairSharing, names: &Names, weight: Weight) -> f64 {
         if weight.is_zero() {
             return f64::INFINITY;

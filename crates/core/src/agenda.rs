@@ -1,4 +1,4 @@
-//! What is to be tried, and when.
+//! What has to be tried, and when.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::loop_guard::LoopGuard;
 use crate::second_pass::SecondPassQueue;
 use crate::spec::Time;
 
-/// What is to be tried, and when.
+/// What has to be tried, and when.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Agenda {
     /// Queues with something in the heap.
@@ -17,7 +17,7 @@ pub(crate) struct Agenda {
     pub(crate) inadmissible: BTreeSet<(NodeId, QueueId)>,
     /// Queues to flush when the trees are up to date.
     pub(crate) flush_later: BTreeSet<QueueId>,
-    /// Flavors whose queues are to be flushed with them: of what was freed of nodes there are many events, and many queues of a flavor.
+    /// Flavors whose queues have to be flushed: freed nodes cause many events, and a flavor has many queues.
     pub(crate) flush_flavors: BTreeSet<FlavorId>,
     /// Pairs that a queue or Cohort of a tree began to borrow, until the queues that may reclaim them were flushed.
     pub(crate) began_to_borrow: BTreeSet<(NodeId, FrId)>,
@@ -37,7 +37,7 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// Whether queues are to be flushed before the next cycle.
+    /// Whether queues have to be flushed before the next cycle.
     pub(crate) fn flushes(&self) -> bool {
         !self.flush_later.is_empty() || !self.flush_flavors.is_empty()
     }

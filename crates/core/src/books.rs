@@ -1,4 +1,4 @@
-//! What is booked: usage of quota, of nodes and of physical capacity, with a journal to try things and take them back.
+//! The books: usage of quota, of nodes and of physical capacity, with a journal to try changes and undo them.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use crate::intern::{FrId, SlotId};
 use crate::topology::NodeUsage;
 use crate::usage::Usage;
 
-/// What is booked.
+/// The usage of everything.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Books {
-    /// What is used of quota.
+    /// Usage of quota.
     pub(crate) usage: Usage,
-    /// The same with the victims of the running cycle gone. Current for the trees that the cycle has overlaid, and for them alone.
+    /// The same without the victims of the running cycle. Current only for the trees that the cycle has overlaid.
     after_victims: Usage,
-    /// What is used of nodes.
+    /// Usage of nodes.
     pub(crate) nodes: NodeUsage,
-    /// What is used of the pairs whose physical capacity is limited.
+    /// Usage of the pairs whose physical capacity is limited.
     pub(crate) capacity: BTreeMap<FrId, i128>,
 }
 
 /// Which usage of quota a search works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// What is used now.
+    /// The current usage.
     Now,
-    /// The same with the victims of the running cycle gone.
+    /// The usage without the victims of the running cycle.
     AfterVictims,
 }
 
@@ -37,12 +37,12 @@ impl Books {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn usage_mut(&mut self, basis: Basis) -> &mut Usage {
         self.parts(basis).0
     }
 
-    /// What a search works on: usage of quota and of nodes, which it changes and restores, and of physical capacity.
+    /// The inputs of a search: usage of quota and of nodes, which it changes and restores, and of physical capacity.
     pub(crate) fn parts(&mut self, basis: Basis) -> (&mut Usage, &mut NodeUsage, &BTreeMap<FrId, i128>) {
         let usage = match basis {
             Basis::Now => &mut self.usage,
@@ -56,7 +56,7 @@ impl Books {
         self.after_victims.copy_slots(&self.usage, slots);
     }
 
-    /// Nothing of quota is being tried, and nothing is left of what was.
+    /// No trial of quota is in progress, and none has left anything.
     pub(crate) fn is_settled(&self) -> bool {
         self.usage.is_settled() && self.after_victims.is_settled()
     }

@@ -1,6 +1,6 @@
-//! What only saves work.
+//! Values that only save work.
 
-/// Something that can be worked out anew: a clone begins without it, and nothing of it is shown.
+/// A value that can be computed anew: a clone begins without it, and it is not shown in debug output.
 #[derive(Default)]
 pub(crate) struct Cache<T>(pub(crate) T);
 

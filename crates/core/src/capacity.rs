@@ -1,8 +1,8 @@
-//! Physical capacity: how much of a (flavor, resource) pair the workloads of all queues may hold together, whatever their
-//! quotas say. Ours (gate `Hotswap`): the reference knows quotas only. A pair without a limit is not limited.
+//! Physical capacity: how much of a (flavor, resource) pair the workloads of all queues may hold together, whatever their quotas are. Not in Kueue
+//! (gate `Hotswap`): the reference knows quotas only. A pair without a limit is not limited.
 //!
-//! Some waiting workloads are *displaced*: they lost their nodes and are to get others. Each goes first in its queue, and
-//! what it needs is kept from all that come after it.
+//! Some waiting workloads are *displaced*: they lost their nodes and have to get others. Each is the first of its queue, and what it needs is kept
+//! from all workloads after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +18,13 @@ use crate::{Amount, Name};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capacity {
     pub(crate) limits: BTreeMap<FrId, i128>,
-    /// In the order in which they go.
+    /// In order of precedence.
     displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
     /// The same by name.
     named: BTreeSet<WorkloadKey>,
 }
 
-/// What displaced workloads are kept, by pair.
+/// What is kept for displaced workloads, by pair.
 pub(crate) type Kept = BTreeMap<FrId, i128>;
 
 /// A workload that lost its place.
@@ -40,12 +40,12 @@ pub struct Displaced {
 pub(crate) type DisplacedNeeds = SmallVec<[(FrId, i128); 2]>;
 
 impl Capacity {
-    /// The displaced workloads with what they need, in the order in which they go.
+    /// The displaced workloads with their needs, in order of precedence.
     pub(crate) fn displaced(&self) -> &[(WorkloadKey, DisplacedNeeds)] {
         &self.displaced
     }
 
-    /// Replaces them; returns those that were displaced before.
+    /// Replaces them; returns the previous ones.
     pub(crate) fn replace_displaced(
         &mut self,
         displaced: Vec<(WorkloadKey, DisplacedNeeds)>,
@@ -76,15 +76,15 @@ impl Capacity {
         self.limits.contains_key(&pair)
     }
 
-    /// What is left of a pair beside what displaced workloads are kept; `None` where there is no limit.
+    /// What is left of a pair beside what is kept for displaced workloads; `None` without a limit.
     pub(crate) fn left(&self, used: &BTreeMap<FrId, i128>, pair: FrId, kept: &Kept) -> Option<i128> {
         let of = |amounts: &BTreeMap<FrId, i128>| amounts.get(&pair).copied().unwrap_or(0);
         Some(self.limits.get(&pair)? - of(used) - of(kept))
     }
 
-    /// What displaced workloads that go before `head` are kept of each pair: all that they need while they wait, and what they do not
-    /// hold of it while they leave their place. A claim counts only while the limits have room for it: one that cannot be met
-    /// keeps no other workload waiting.
+    /// What is kept of each pair for displaced workloads with precedence over `head`: all that they need while they wait, and the part that they do
+    /// not hold while they leave their nodes. A claim counts only while the limits have room for it: one that cannot be met keeps no other workload
+    /// waiting.
     pub(crate) fn kept_for_displaced(
         &self,
         head: WorkloadId,

@@ -1,4 +1,4 @@
-//! Which objects have changed status figures.
+//! Which objects have changed status numbers.
 
 /// A set of dense indices with cheap insertion.
 #[derive(Debug, Clone, Default)]

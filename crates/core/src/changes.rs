@@ -1,9 +1,9 @@
-//! What has changed since it was last asked for.
+//! Changes since they were last fetched.
 
 use crate::changed::ChangedSet;
 use crate::moves::Moves;
 
-/// What has changed since it was last asked for.
+/// Changes since they were last fetched.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes {
     /// ClusterQueues.

@@ -32,8 +32,8 @@ pub(crate) struct ClusterQueue {
     pub(crate) admitted: usize,
 }
 
-/// The order of candidates within one queue: lower priority first, then the more recently reserved, then the UID
-/// (docs/reference/06-algorithm.md 6.7 "Ordering"; evicted ones are kept apart and come before).
+/// The order of candidates within one queue: lower priority first, then the more recently reserved, then the UID (docs/reference/06-algorithm.md 6.7
+/// "Ordering"; evicted ones are in a separate set and come before).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CandidateKey {
     pub(crate) priority: i32,
@@ -77,7 +77,7 @@ impl ClusterQueue {
         }
     }
 
-    /// It exists and nothing is in its way.
+    /// It exists and is not inactive for any cause.
     pub(crate) fn is_active(&self) -> bool {
         self.spec.is_some() && self.inactive.is_empty()
     }

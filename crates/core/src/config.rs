@@ -1,4 +1,4 @@
-//! What a Scheduler is configured with: gates, fair sharing, admission fair sharing.
+//! The configuration of a Scheduler: gates, fair sharing, admission fair sharing.
 
 use crate::Name;
 
@@ -27,7 +27,7 @@ pub struct Gates {
     pub partial_admission: bool,
     /// `FlavorFungibility`: honour `flavorFungibility` and resume the flavor scan.
     pub flavor_fungibility: bool,
-    /// `FlavorFungibilityPreserveScanProgress`: keep the scan's progress for one cycle although quota changed.
+    /// `FlavorFungibilityPreserveScanProgress`: keep the scan's progress for one cycle even if quota changed.
     pub flavor_fungibility_preserve_scan_progress: bool,
     /// `PrioritySortingWithinCohort`: priority decides between the heads of a cohort.
     pub priority_sorting_within_cohort: bool,
@@ -59,7 +59,7 @@ pub struct Gates {
     pub elastic_jobs_via_workload_slices_with_tas: bool,
     /// `QuotaCheckStrategy`: honour `quotaCheckStrategy`.
     pub quota_check_strategy: bool,
-    /// `TASRecomputeAssignmentWithinSchedulingCycle`: look for other nodes when another head took those of an entry.
+    /// `TASRecomputeAssignmentWithinSchedulingCycle`: look for other nodes if another head took those of an entry.
     pub tas_recompute_assignment_within_scheduling_cycle: bool,
     /// `TASFailedNodeReplacement`: look for other nodes for pods whose node failed.
     pub tas_failed_node_replacement: bool,

@@ -13,7 +13,7 @@ use crate::usage::Usage;
 /// A node's dominant resource share relative to its parent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Share {
-    /// 1000 × borrowed / lendable of the resource where that is largest.
+    /// 1000 × borrowed / lendable of the resource for which that is largest.
     unweighted: f64,
     weight: f64,
     borrowing: bool,
@@ -60,7 +60,7 @@ impl Share {
     }
 }
 
-/// What each Cohort could lend of each resource: the potential of all its (flavor, resource) pairs, by resource.
+/// How much each Cohort could lend of each resource: the sum of the potential of its (flavor, resource) pairs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lendable {
     rows: Vec<Vec<(ResourceId, Amount)>>,
@@ -101,7 +101,7 @@ impl Lendable {
 fn row(forest: &Forest, names: &Names, root: NodeId, id: NodeId) -> Vec<(ResourceId, Amount)> {
     let mut row: Vec<(ResourceId, Amount)> = Vec::new();
     for &(pair, _) in forest.node(root).slots() {
-        // A node without a slot sets no limit: it has the potential of the nearest ancestor that has one.
+        // A node without a slot sets no limit: it has the potential of its nearest ancestor with a slot.
         let slot = std::iter::once(id).chain(forest.ancestors(id)).find_map(|at| forest.node(at).slot(pair));
         let potential_available = slot.map_or(Amount::ZERO, |slot| forest.quota.potential_available(slot));
         let (_, resource) = names.flavor_and_resource(pair);

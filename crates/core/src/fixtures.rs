@@ -1,4 +1,4 @@
-//! The language in which tests say what the world is: flavors, queues, cohorts and workloads in a few words (feature `fixtures`).
+//! A short notation for tests: flavors, queues, cohorts and workloads in a few words (feature `fixtures`).
 #![expect(clippy::return_self_not_must_use, reason = "a fixture that is dropped is noticed by its test")]
 
 use crate::spec::{
@@ -218,7 +218,7 @@ pub struct Job {
     pub created: Option<i64>,
 }
 
-/// A workload of one pod, `main`, that asks for nothing yet.
+/// A workload of one pod, `main`, without requests yet.
 pub fn job(name: &str, queue: &str) -> Job {
     let spec = WorkloadSpec {
         key: key(name),
@@ -236,7 +236,7 @@ pub fn job(name: &str, queue: &str) -> Job {
     Job { spec, created: None }
 }
 
-/// A pod set of one pod that asks for nothing yet.
+/// A pod set of one pod without requests yet.
 pub fn pods(name: &str) -> PodSetSpec {
     PodSetSpec {
         name: n(name),
@@ -318,7 +318,7 @@ impl Job {
         self
     }
 
-    /// What it holds if every resource gets this flavor.
+    /// Its admission if every resource gets this flavor.
     pub fn admission(&self, cluster_queue: &str, flavor: &str) -> Admission {
         let pod_sets = self.spec.pod_sets.iter().map(|pod_set| PodSetAssignment {
             name: pod_set.name.clone(),

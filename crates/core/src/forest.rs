@@ -1,5 +1,4 @@
-//! The forest of Cohorts and ClusterQueues: parents and children, cycles, heights, and where each node's slots are
-//! (docs/reference/06-algorithm.md 6.3).
+//! The forest of Cohorts and ClusterQueues: parents and children, cycles, heights, and the slots of each node (docs/reference/06-algorithm.md 6.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +21,7 @@ pub(crate) struct Node {
     pub(crate) exists: bool,
     /// The parent as the spec names it.
     declared: Option<NodeId>,
-    /// The parent in the tree: none for a root, and for one node of a cycle.
+    /// The parent in the tree: `None` for a root, and for one node of a cycle.
     pub(crate) parent: Option<NodeId>,
     /// Children as declared, in the order of their names, Cohorts apart from ClusterQueues.
     children: BTreeMap<(bool, Name), NodeId>,
@@ -36,7 +35,7 @@ pub(crate) struct Node {
     pub(crate) in_cycle: bool,
     /// Fair-sharing weight.
     pub(crate) weight: f64,
-    /// When one of its own workloads last changed, or quota in its tree, as a count.
+    /// Counts changes of its own workloads, and of quota in its tree.
     generation: u64,
     /// When capacity was last set free in the tree, as a count; only at a root.
     freed: u64,
@@ -85,7 +84,7 @@ impl Node {
         &self.slots
     }
 
-    /// The nodes declared below this one.
+    /// The declared children of this node.
     pub(crate) fn children(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.children.values().copied()
     }
@@ -149,8 +148,8 @@ impl Forest {
         TableSize { rows: self.nodes.len(), free: self.free.len() }
     }
 
-    /// Forgets the nodes of these ClusterQueues, and implicit Cohorts that nothing refers to but for those that are `kept`; and slots that
-    /// are neither limited nor `used`. Nothing is stale. Returns the nodes that are gone, and the roots of trees that lost slots.
+    /// Removes the nodes of these ClusterQueues, implicit Cohorts without references unless they are `kept`, and slots that are neither limited nor
+    /// `used`. Nothing may be stale. Returns the removed nodes, and the roots of trees that lost slots.
     pub(crate) fn sweep(
         &mut self,
         usage: &mut Usage,
@@ -318,7 +317,7 @@ impl Forest {
             node.members = Vec::new();
             members.push(id);
             for (_, &child) in node.children.iter().rev() {
-                // The one node of a cycle that serves as its root is also the child of another.
+                // The node of a cycle that serves as its root is also the child of another.
                 if child != root {
                     stack.push((child, Some(id), depth + 1));
                 }
@@ -456,14 +455,14 @@ impl Forest {
         names
     }
 
-    /// Whether the node's use of every one of the pairs is within its subtree's quota.
+    /// Whether the node's usage of each of the pairs is within its subtree's quota.
     pub(crate) fn within_nominal(&self, usage: &Usage, id: NodeId, pairs: &[FrId]) -> bool {
         let node = self.node(id);
         pairs.iter().all(|&pair| node.slot(pair).is_none_or(|slot| !self.quota.borrowing(usage, slot)))
     }
 
-    /// How high in the tree the lowest subtree is in which `amount` fits without borrowing from outside, and whether
-    /// that is smaller than the whole tree, so that something may be reclaimed in the hierarchy (docs/reference/06-algorithm.md 6.3).
+    /// The height of the lowest subtree in which `amount` fits without borrowing from outside, and whether that subtree is smaller than the whole
+    /// tree, so that something may be reclaimed in the hierarchy (docs/reference/06-algorithm.md 6.3).
     pub(crate) fn borrowing_height(
         &self,
         usage: &Usage,

@@ -1,5 +1,5 @@
-//! Maps by hash that keep the order in which their entries came.
+//! Hash maps that keep the order of insertion.
 
-/// Names are hashed often, by a function that takes a fraction of the time of the standard library's. It is seeded at random: users who choose
-/// names do not know which of them collide.
+/// Names are hashed often, by a function that takes a fraction of the time of the standard library's. Its seed is random: users who choose names do
+/// not know which of them collide.
 pub(crate) type IndexMap<K, V> = indexmap::IndexMap<K, V, foldhash::fast::RandomState>;

@@ -1,4 +1,4 @@
-//! Names become dense numbers at the door; inside, everything is an index.
+//! Names are converted to dense numbers at the interface; inside, everything is an index.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -25,8 +25,7 @@ macro_rules! index {
                 self.0 as usize
             }
 
-            /// The index of a position; a table never reaches 2^32 rows, since a row takes more than one byte of each
-            /// of its several vectors.
+            /// The index of a position; a table never has 2^32 rows, since a row takes more than one byte of each of its several vectors.
             pub(crate) fn new(at: usize) -> Self {
                 Self(u32::try_from(at).unwrap_or(u32::MAX))
             }
@@ -59,7 +58,7 @@ index!(
     FrId
 );
 index!(
-    /// One (node, flavor, resource) that exists.
+    /// One existing (node, flavor, resource).
     SlotId
 );
 index!(
@@ -131,7 +130,7 @@ impl<T: Clone + Eq + Hash> Table<T> {
     }
 }
 
-/// The names of flavors and resources, and the pairs of them, as long as something refers to them (see [`crate::tables`]).
+/// The names of flavors and resources, and the pairs of them, as long as they are referenced (see [`crate::tables`]).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
     flavors: Table<Name>,
@@ -200,7 +199,7 @@ impl Names {
         *self.pairs.get(id.at())
     }
 
-    /// Forgets what is not in use. A pair that is uses its flavor and its resource.
+    /// Removes unused names. A used pair uses its flavor and its resource.
     pub(crate) fn retain(&mut self, mut used: UsedNames) {
         for &pair in &used.pairs {
             let (flavor, resource) = self.flavor_and_resource(pair);

@@ -1,15 +1,15 @@
-//! Inadmissible workloads that others kept from quota or nodes which these only reserved are tried again when they are reserved no more.
-//! Ours: the reference tries them again only when something becomes free, and the end of a reservation frees nothing.
+//! Inadmissible workloads that reservations of quota or nodes kept out are tried again when the reservations end. Not in Kueue: the reference tries
+//! them again only when something becomes free, and the end of a reservation frees nothing.
 //!
-//! A head without victims reserves what it may not have yet, for the rest of the cycle. A workload that this keeps out goes on with its next
-//! flavor, and becomes inadmissible if none is left, although the flavor before would do in the next cycle.
+//! A head without victims reserves what it cannot have yet, for the rest of the cycle. A workload that is kept out by that continues with its next
+//! flavor, and becomes inadmissible if none is left, although the earlier flavor would fit in the next cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::intern::{NodeId, WorkloadId};
 
-/// So many times workloads of a tree are tried again before something becomes free there: a head that reserves something in every
-/// other cycle must not keep the tree busy for ever.
+/// How often workloads of a tree are tried again before something becomes free there: a head that reserves something in every other cycle must not
+/// keep the tree busy endlessly.
 const MAX_RETRIES: u8 = 12;
 
 /// Which heads keep which workloads out.
@@ -17,7 +17,7 @@ const MAX_RETRIES: u8 = 12;
 pub(crate) struct KeptOut {
     /// By workload, the heads that kept it out.
     by: BTreeMap<WorkloadId, Vec<WorkloadId>>,
-    /// The same the other way round.
+    /// The same in the other direction.
     waiting: BTreeMap<WorkloadId, BTreeSet<WorkloadId>>,
     /// By root, how often something was tried again since capacity became free, and when that was.
     retries: BTreeMap<NodeId, (u64, u8)>,

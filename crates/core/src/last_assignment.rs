@@ -1,4 +1,4 @@
-//! Where a flavor scan stopped, so that the next attempt goes on from there (docs/reference/06-algorithm.md 6.6 "Start index").
+//! Where a flavor scan stopped, so that the next attempt continues there (docs/reference/06-algorithm.md 6.6 "Start index").
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ pub(crate) struct LastAssignment {
     pub(crate) generation: u64,
     /// When capacity had last become free in the tree as the scan began.
     pub(crate) since: u64,
-    /// Heads that kept the workload from a flavor in which it would fit, by no more than a reservation.
+    /// Heads whose reservation alone kept the workload from a flavor in which it would fit.
     pub(crate) kept_out_by: Vec<WorkloadId>,
-    /// What stood in the way so far, if the decision about the workload does not say.
+    /// The reasons so far, if the last decision about the workload does not contain them.
     pub(crate) before: Option<Arc<Unadmitted>>,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// That of a head that is not searched for yet.
+    /// The scan of a head that was not searched for yet.
     pub(crate) const NONE: Scan = Scan { shape: ShapeId(0), cycle: 0, generation: 0, since: u64::MAX };
 }
 
 impl LastAssignment {
-    /// It no longer says anything about now: another shape, or capacity changed meanwhile. With the gate, capacity that
-    /// changed since the last cycle only does not count.
+    /// It is out of date: the shape or the capacity has changed meanwhile. With the gate, changes of capacity since the last cycle alone do not
+    /// count.
     pub(crate) fn is_outdated(&self, config: &Config, shape: ShapeId, cycle: u64, generation: u64) -> bool {
         let advanced = generation > self.generation;
         let old = cycle > self.cycle + 1;

@@ -7,18 +7,18 @@
 //! Invariants: the usage of every node equals what its workloads hold ([`Scheduler::audit`] recomputes and compares);
 //! a workload is in exactly one place (inactive, pending, holding quota); no input makes a function panic.
 //!
-//! Layers, from the bottom; a file imports only from its own layer and from those before it. No two files import each other
-//! except `quota` and `usage`, the two halves of one arithmetic:
+//! Layers, from the bottom; a file imports only from its own layer and from those before it. No two files import each other except `quota` and
+//! `usage`, the two halves of one arithmetic:
 //!
 //! 1. what is said: `config`, `spec`, `workload` come in, `reason`, `report`, `stats` go out, and of `topology` its requests, assignments
 //!    and failures;
 //! 2. names and tables: `intern`, `tables`, `changed`;
-//! 3. the `world`, what is configured (`quota`, `forest`, `queue`, `workloads`, `topology` and what belongs to them), and the `books`, what is
-//!    booked (`usage` of quota, of nodes and of physical capacity), with a journal;
-//! 4. the search, functions over a `view` of both, which reads the world and gives the books back as they were: `flavor_assigner`, `preemption`,
+//! 3. the `world`, which is the configuration (`quota`, `forest`, `queue`, `workloads`, `topology` and their parts), and the `books`, which are
+//!    the usage (of quota, of nodes and of physical capacity), with a journal;
+//! 4. the search, functions over a `view` of both, which reads the world and restores the books: `flavor_assigner`, `preemption`,
 //!    `partial_admission`, `placement`;
-//! 5. `scheduler`: world, books and the `agenda` of what is to be tried, and a module for each way in which they are changed or read from outside;
-//! 6. `cycle`: which search is made for which workload, and what follows; `room`: where displaced work could go, outside of a cycle.
+//! 5. `scheduler`: world, books and the `agenda` of what has to be tried, with a module for each way to change or read them from outside;
+//! 6. `cycle`: which search is made for which workload, and its consequences; `room`: where displaced work could go, outside of a cycle.
 //!
 //! Where each rule is, by its usual name, with the section of docs/reference/06-algorithm.md:
 //!
@@ -50,14 +50,14 @@
 //! | 6.8 preemption strategies, almost-LCA | `preemption::fair` |
 //! | 6.9 admission fair sharing: decay, entry penalty | `admission_fair_sharing`, `scheduler::samples` |
 //! | 6.10 which checks apply | `cycle::admit` |
-//! | 6.26 slices of elastic jobs: what one takes over from another | `cycle::slices` |
+//! | 6.26 slices of elastic jobs: what a slice takes over from the one before | `cycle::slices` |
 //! | 6.28 saturating amounts | `sluice_quantity::Amount` |
 //! | reasons and their messages | `reason` |
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
 //! | ours: RequeueReclaimersOnBorrowing | `scheduler::reclaimers` |
 //! | ours: workloads that reservations kept out are tried again | `kept_out`, `cycle::retry` |
-//! | ours: whether a workload finds nodes once others are gone, and which ones have to go (Hotswap) | `room` |
-//! | ours: the same of nodes with a topology, by the placement of admissions | `scheduler::node_trial` |
+//! | ours: whether a workload finds nodes without others, and which ones have to go (Hotswap) | `room` |
+//! | ours: the same for nodes with a topology, by the placement of admissions | `scheduler::node_trial` |
 //! | ours: limits of physical capacity, displaced workloads | `capacity` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]

@@ -40,8 +40,8 @@ impl LocalQueue {
         }
     }
 
-    /// The ClusterQueue in which its workloads are queued: none while it is missing, stopped or being deleted
-    /// (docs/reference/06-algorithm.md 6.18: a stopped LocalQueue is removed from the queues altogether).
+    /// The ClusterQueue in which its workloads are queued: `None` while it is missing, stopped or being deleted (docs/reference/06-algorithm.md 6.18:
+    /// a stopped LocalQueue is removed from the queues altogether).
     pub(crate) fn target(&self) -> Option<QueueId> {
         let spec = self.spec.as_ref()?;
         let open = spec.stop_policy == StopPolicy::None && !spec.terminating;

@@ -1,10 +1,9 @@
-//! The preemption-loop guard, ours (gate `PreemptionLoopGuard`). The reference's rules allow endless preemption without
-//! any change from outside: A evicts B, B or another workload takes the quota before A does, and A evicts again; or A and
-//! B evict each other in turn. So each tree remembers which workload evicted which since its last outside change: an
-//! arrival, an end, a deletion, a changed quota or configuration. Changes that preemption itself causes do not count. A
-//! workload that evicts the same victim for the second time goes before all others until it is admitted, so that the
-//! quota is not taken again. A third eviction, or one in return, is refused. The number of pairs is limited: preemption
-//! ends. What was refused is tried again after the next outside change.
+//! The preemption-loop guard, not in Kueue (gate `PreemptionLoopGuard`). The reference's rules allow endless preemption without any change from
+//! outside: A evicts B, B or another workload takes the quota before A does, and A evicts again; or A and B evict each other in turn. So each tree
+//! remembers which workload evicted which since its last outside change: an arrival, an end, a deletion, a changed quota or configuration. Changes
+//! that preemption itself causes do not count. A workload that evicts the same victim for the second time has precedence over all others until it is
+//! admitted, so that the quota is not taken again. A third eviction, or one in return, is refused. The number of pairs is limited, so that preemption
+//! ends. A refused workload is tried again after the next outside change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +13,7 @@ use crate::reason::LoopKind;
 /// How often a workload may evict the same victim while nothing changes outside.
 const MAX_EVICTIONS: u32 = 2;
 
-/// What happened since the last outside change, by the root of the tree; trees without preemption are not in it.
+/// Evictions since the last outside change, by the root of the tree; trees without preemption are not listed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoopGuard {
     trees: BTreeMap<NodeId, TreeEvictions>,

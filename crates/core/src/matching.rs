@@ -24,7 +24,7 @@ pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option
     None
 }
 
-/// Whether pods with these tolerations may come to a node with a taint; `asked` says whether they ask for an extended resource of a name.
+/// Whether pods with these tolerations may run on a node with a taint; `asked` returns whether they request an extended resource of a name.
 pub(crate) fn puts_up_with<'a>(
     taint: &Taint,
     tolerations: impl IntoIterator<Item = &'a Toleration>,
@@ -41,9 +41,8 @@ pub(crate) fn puts_up_with<'a>(
     sluice_selector::puts_up_with(&taint, tolerations, asked)
 }
 
-/// Node selector and required node affinity against the flavor's labels. Only keys that are labels of this flavor
-/// count, not those of other flavors of its resource group; a term of which nothing is left makes the whole affinity
-/// count for nothing.
+/// Node selector and required node affinity against the flavor's labels. Only keys that are labels of this flavor count, not those of other flavors
+/// of its resource group; a term without such keys makes the whole affinity irrelevant.
 fn matches_labels(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> bool {
     let labels = &flavor.node_labels;
     let selected = pod_set
@@ -71,12 +70,12 @@ pub(crate) fn selects_node(pod_set: &PodSetSpec, labels: &[(Name, Name)]) -> boo
     labels_hold(wanted, |key| label(labels, key))
 }
 
-/// Whether a node with this name and these labels is as the pod set's required node affinity wants it, if it has one.
+/// Whether a node with this name and these labels matches the pod set's required node affinity, if it has one.
 pub(crate) fn affinity_holds(pod_set: &PodSetSpec, name: Option<&str>, labels: &[(Name, Name)]) -> bool {
     any_term_holds(&pod_set.affinity, |term| term_holds(term, name, labels))
 }
 
-/// What a node with this name and these labels is worth by preferred node affinity: the weights of the terms that hold.
+/// The score of a node with this name and these labels by preferred node affinity: the sum of the weights of matching terms.
 pub(crate) fn affinity_score(terms: &[PreferredTerm], name: Option<&str>, labels: &[(Name, Name)]) -> i64 {
     let holds = |one: &&PreferredTerm| term_holds(&one.term, name, labels);
     terms.iter().filter(holds).fold(0, |score, one| score.saturating_add(i64::from(one.weight)))
@@ -163,7 +162,7 @@ mod tests {
         map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
     }
 
-    /// As the core is told requirements: one with an operator that does not exist has no value that it holds for.
+    /// Requirements as the core receives them: one with an unknown operator has no value that it holds for.
     fn expressions(all: &[Wanted]) -> Vec<Expression> {
         let values = |one: &Wanted| one.values.iter().map(|value| value.as_str().into()).collect();
         let reported = |one: &Wanted| match Operator::of_nodes(&one.operator) {

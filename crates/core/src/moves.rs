@@ -1,11 +1,11 @@
-//! Which places in queues may have changed since they were last asked for.
+//! Which places in queues may have changed since they were last fetched.
 
 use std::collections::BTreeSet;
 
 use crate::changed::ChangedSet;
 use crate::workload::WorkloadKey;
 
-/// What moved. Nothing is noted unless it is followed.
+/// The changed places. Nothing is recorded unless they are followed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Moves {
     pub(crate) followed: bool,

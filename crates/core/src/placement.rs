@@ -1,4 +1,4 @@
-//! Nodes for the pods of a workload: what is to be placed, and the placement of all of it (docs/reference/06-algorithm.md 6.12).
+//! Nodes for the pods of a workload: what has to be placed, and the placement of all of it (docs/reference/06-algorithm.md 6.12).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::view::View;
 use crate::workload::PodSetSpec;
 use crate::workloads::PodSetNodes;
 
-/// Everything of one workload that is to be placed.
+/// All pods to place of one workload.
 #[derive(Debug, Default)]
 pub(crate) struct WorkloadToPlace<'a> {
     /// Of the workload's shape.
@@ -42,13 +42,13 @@ pub(crate) struct DemandedPodSet {
     pub(crate) pod_set: usize,
     /// How many pods.
     pub(crate) count: i64,
-    /// Where its pods are, if some are to stay.
+    /// Where its pods are, if some have to stay.
     pub(crate) previous: Option<SharedAssignment>,
     /// Where the pods of the other pod set of its group are.
     pub(crate) beside: Option<SharedAssignment>,
 }
 
-/// Pod sets in the groups in which they are placed, each with its flavor; those without pods are left out.
+/// Pod sets in the groups in which they are placed, each with its flavor; without those that have no pods.
 pub(crate) fn grouped(
     pod_sets: impl Iterator<Item = (FlavorId, DemandedPodSet)>,
     specs: &[PodSetSpec],
@@ -67,7 +67,7 @@ pub(crate) fn grouped(
     groups
 }
 
-/// What could not be placed.
+/// The pods that could not be placed.
 #[derive(Debug)]
 pub(crate) struct Unplaced {
     /// The place of the group in the demand.
@@ -88,7 +88,7 @@ pub(crate) fn place(
     })
 }
 
-/// The same with a placement of one group's pod sets.
+/// The same with the placement of one group's pod sets.
 pub(crate) fn place_groups(
     demand: &WorkloadToPlace<'_>,
     empty: bool,

@@ -1,5 +1,5 @@
-//! The plan of a flavor search: everything about it that depends only on the workload's shape and the queue's
-//! configuration, worked out once and used for every attempt.
+//! The plan of a flavor search: everything about it that depends only on the workload's shape and the queue's configuration, computed once and used
+//! for every attempt.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) struct PlanGroup {
     pub(crate) blocks: Vec<PlanBlock>,
 }
 
-/// A request of a group of pod sets for one resource.
+/// The request of a group of pod sets for one resource.
 #[derive(Debug)]
 pub(crate) struct PlanRequest {
     pub(crate) resource: ResourceId,
@@ -55,7 +55,7 @@ impl PlanRequest {
     }
 }
 
-/// One resource group of the queue as far as the shape needs it.
+/// One resource group of the queue, with the resources that the shape needs.
 #[derive(Debug)]
 pub(crate) struct PlanBlock {
     pub(crate) requests: SmallVec<[PlanRequest; 2]>,
@@ -72,7 +72,7 @@ pub(crate) struct PlanFlavor {
     pub(crate) slots: SmallVec<[(FrId, SlotId); 2]>,
 }
 
-/// What a plan is made from.
+/// The inputs of a plan.
 pub(crate) struct PlanInput<'a> {
     /// The node and the resource groups of the queue.
     pub(crate) node: NodeId,
@@ -233,7 +233,7 @@ fn refuse_topology(
     let request = input.pod_sets[pod_set].topology.as_ref();
     match (request, &flavor.topology) {
         (Some(_), None) => {
-            // What is only counted, and not taken of a node, may have any flavor.
+            // A resource that is only counted, and not used of a node, may have any flavor.
             let mut own = input.shape.pod_sets[pod_set].node_requests.iter();
             let counted = !own.any(|(resource, _)| group.covered.contains(resource));
             (!counted).then(|| Refusal::WithoutTopology { flavor: name() })

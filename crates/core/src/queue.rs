@@ -1,9 +1,9 @@
 //! The pending workloads of one ClusterQueue: order, heap, inadmissible ones, equivalence classes, the sticky preemptor
 //! (docs/reference/06-algorithm.md 6.4).
 //!
-//! Pending workloads are kept by equivalence class (shape and priority; and LocalQueue, where admission fair sharing
-//! orders the queue). All members of a class share every answer of the scheduler. To make all of them inadmissible after
-//! one did not fit, and to flush them back, exchanges two sets instead of moving members one by one.
+//! Pending workloads are kept by equivalence class (shape and priority; and LocalQueue, if admission fair sharing orders the queue). All members of a
+//! class share every answer of the scheduler. Making all of them inadmissible after one did not fit, and flushing them back, exchanges two sets
+//! instead of moving members one by one.
 
 mod audit;
 mod head;
@@ -27,13 +27,13 @@ pub(crate) struct OrderKey {
     pub(crate) id: WorkloadId,
 }
 
-/// What the members of a class have in common.
+/// The common properties of a class's members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassKey {
     pub(crate) shape: ShapeId,
     pub(crate) priority: i32,
-    /// The workload that is alone in its class: a slice of an elastic job needs less than others of its shape, and room is kept for a
-    /// displaced one. Such a class never fails as a whole.
+    /// The only member of its class: a slice of an elastic job needs less than others of its shape, and room is kept for a displaced workload. Such a
+    /// class never fails as a whole.
     pub(crate) alone: Option<WorkloadId>,
     pub(crate) local: Option<LocalId>,
 }
@@ -97,7 +97,7 @@ impl EquivalenceClass {
     }
 }
 
-/// So many classes that failed are remembered without a member.
+/// How many failed classes without members are remembered.
 const MAX_REMEMBERED_CLASSES: usize = 256;
 
 type HeadKey = (Reverse<i32>, OrderKey, ClassId);
@@ -138,10 +138,10 @@ impl PendingQueue {
         self.inadmissible
     }
 
-    /// How many equivalence classes have a member in the heap, and how many an inadmissible one.
+    /// How many equivalence classes have a member in the heap, and how many have an inadmissible one.
     pub(crate) fn scheduling_hashes(&self) -> (usize, usize) {
         let (mut active, mut inadmissible) = (0, 0);
-        // With admission fair sharing a shape and priority have a class for each LocalQueue: they are next to one another.
+        // With admission fair sharing a shape and priority have a class for each LocalQueue, which are adjacent.
         let mut last = None;
         let (mut has_active, mut has_inadmissible) = (false, false);
         for (key, &id) in &self.index {
@@ -210,8 +210,8 @@ impl PendingQueue {
         self.index.range(from..=to).map(|(_, &id)| id)
     }
 
-    /// Puts a workload into a class. One whose class failed becomes inadmissible instead of active, unless
-    /// `even_if_failed`. Returns where it went.
+    /// Adds a workload to a class. If the class failed the workload becomes inadmissible instead of active, unless `even_if_failed`. Returns where it
+    /// is.
     pub(crate) fn push(
         &mut self,
         id: ClassId,
@@ -318,8 +318,8 @@ impl PendingQueue {
         }
     }
 
-    /// Forgets a class that nothing is in. Called when no head of it is under way. One whose class failed is remembered until
-    /// the next flush, so that newcomers are not tried in vain: the first time, its shape has one user more, which is returned.
+    /// Removes a class without members. Called while none of its heads is in a cycle. A failed class is remembered until the next flush, so that new
+    /// workloads are not tried in vain: the first time, its shape gets one more user, which is returned.
     pub(crate) fn drop_if_empty(&mut self, id: ClassId) -> Option<ShapeId> {
         let class =
             self.classes.get_mut(id.at()).and_then(Option::as_mut).filter(|class| class.is_empty())?;
@@ -376,8 +376,8 @@ impl PendingQueue {
         unreported
     }
 
-    /// Puts everything that is inadmissible until a flush back into the heap, and forgets which classes failed. Not called while a
-    /// head is under way. Returns the shapes that have one user less.
+    /// Puts everything that is inadmissible until a flush back into the heap, and forgets which classes failed. Not called while a head is in a
+    /// cycle. Returns the shapes that have one user less.
     #[must_use]
     pub(crate) fn flush(&mut self) -> Vec<ShapeId> {
         let mut released = Vec::new();
@@ -387,7 +387,7 @@ impl PendingQueue {
         released
     }
 
-    /// The same for one class, of all LocalQueues.
+    /// The same for one class, in all LocalQueues.
     #[must_use]
     pub(crate) fn flush_class(&mut self, id: ClassId) -> Vec<ShapeId> {
         let classes: Vec<ClassId> = self.of_all_local_queues(self.class(id).key).collect();
@@ -458,7 +458,7 @@ impl PendingQueue {
     }
 }
 
-/// Moves everything from one set to the other, moving the smaller one.
+/// Moves all members from one set to the other, by moving the smaller set.
 fn merge(into: &mut BTreeSet<OrderKey>, from: &mut BTreeSet<OrderKey>) {
     if into.len() < from.len() {
         std::mem::swap(into, from);

@@ -9,7 +9,7 @@ use crate::intern::SlotId;
 use crate::tables::TableSize;
 use crate::usage::Usage;
 
-/// What "unlimited" is where amounts are exact: above every possible sum.
+/// "Unlimited" for exact amounts: above every possible sum.
 const INFINITE: i128 = i128::MAX / 4;
 
 /// The columns of the slots. An amount that is not limited is [`Amount::UNLIMITED`].
@@ -23,11 +23,11 @@ pub(crate) struct Quota {
     /// `localQuota`: the part that a lending limit keeps inside.
     guaranteed: Vec<i128>,
     potential_available: Vec<Amount>,
-    /// Slots that no node has any more.
+    /// Slots that no node uses any more.
     free: Vec<SlotId>,
 }
 
-/// The quota of one slot as a spec has it.
+/// The quota of one slot from a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QuotaLimits {
     pub(crate) nominal: Amount,
@@ -36,7 +36,7 @@ pub(crate) struct QuotaLimits {
 }
 
 impl QuotaLimits {
-    /// No quota, and no limits: what a slot has whose node sets none.
+    /// No quota, and no limits: the slot of a node without a setting.
     pub(crate) const NONE: QuotaLimits = QuotaLimits { nominal: Amount::ZERO, borrow: None, lend: None };
 }
 
@@ -150,12 +150,12 @@ impl Quota {
         self.potential_available[slot.at()]
     }
 
-    /// What is free of the guaranteed quota.
+    /// The free part of the guaranteed quota.
     pub(crate) fn local_available(&self, usage: &Usage, slot: SlotId) -> i128 {
         (self.guaranteed[slot.at()] - usage.get(slot)).max(0)
     }
 
-    /// What the node may still use; negative when the tree is over its quota.
+    /// What the node may still use; negative if the tree exceeds its quota.
     pub(crate) fn available_signed(&self, usage: &Usage, slot: SlotId) -> Amount {
         let mut path: SmallVec<[SlotId; 8]> = SmallVec::new();
         let mut at = slot;

@@ -101,16 +101,16 @@ impl Reason {
 pub struct Unadmitted {
     /// The reason.
     pub reason: Reason,
-    /// What exactly was in the way.
+    /// The exact cause.
     pub detail: Detail,
     /// The total requests per pod set (`status.resourceRequests`), sorted by resource; empty where they do not matter.
     pub requests: PodSetRequests,
 }
 
 impl Unadmitted {
-    /// Joined with the reasons of the search that this one went on with: `None` if either is about something else than flavors. In a single
-    /// search (one that is resumed as a whole) the least severe reason counts, as it does among flavors that are tried in one go; where no
-    /// flavor was left to try, the earlier reason stays. A preemption that is held back stays in the reasons until the search begins anew.
+    /// Joined with the reasons of the search that this one continued: `None` if either is not about flavors. In a single search (one that is resumed
+    /// as a whole) the least severe reason counts, as among flavors that are tried at once; if no flavor was left to try, the earlier reason stays. A
+    /// delayed preemption stays in the reasons until the search begins anew.
     pub(crate) fn after(&self, before: &Self, single: bool) -> Option<Self> {
         let (pod_sets, earlier) = (self.detail.refused()?, before.detail.refused()?);
         let mut all = pod_sets.clone();
@@ -143,7 +143,7 @@ impl Unadmitted {
 }
 
 impl Detail {
-    /// What stood in the way of each pod set, where flavors were searched in vain.
+    /// What prevented each pod set, if flavors were searched without a result.
     fn refused(&self) -> Option<&Vec<PodSetRefusal>> {
         match self {
             Self::Flavors { pod_sets, .. } | Self::PreemptionLoop { pod_sets, .. } => Some(pod_sets),
@@ -155,7 +155,7 @@ impl Detail {
 /// Total requests per pod set: (pod set, (resource, amount)). Shared by all workloads of one shape.
 pub type PodSetRequests = Arc<[(Name, Vec<(Name, Amount)>)]>;
 
-/// What exactly was in the way of an admission.
+/// The exact cause of a failed admission.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Detail {
     /// Flavors were tried for each pod set.
@@ -175,7 +175,7 @@ pub enum Detail {
     WaitingForPodsReady,
     /// The namespace does not match the ClusterQueue's selector.
     NamespaceMismatch,
-    /// The workload cannot be admitted as it is: the message.
+    /// The workload cannot be admitted: the message.
     Invalid(String),
     /// An admission check is in Retry or Rejected.
     FailedChecks,
@@ -189,9 +189,9 @@ pub enum Detail {
     PreemptionLoop {
         /// The workload that must not be evicted again.
         victim: crate::WorkloadKey,
-        /// Whether it is of another namespace: then neither its name nor that of its ClusterQueue is for this one's users.
+        /// Whether it is in another namespace: then neither its name nor that of its ClusterQueue may be shown to users of this one.
         elsewhere: bool,
-        /// What makes it a circle.
+        /// The kind of the loop.
         kind: LoopKind,
         /// The pod sets that did not simply fit.
         pod_sets: Vec<PodSetRefusal>,
@@ -210,7 +210,7 @@ pub enum LoopKind {
     Repeated,
 }
 
-/// What was in the way of one pod set.
+/// What prevented one pod set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSetRefusal {
     /// The pod set.
@@ -246,11 +246,11 @@ pub enum Refusal {
         /// The flavor.
         flavor: Name,
     },
-    /// The slice of the elastic job that is replaced has another flavor (docs/reference/06-algorithm.md 6.26).
+    /// The replaced slice of the elastic job has another flavor (docs/reference/06-algorithm.md 6.26).
     OtherFlavor {
         /// The flavor.
         flavor: Name,
-        /// The one that the slice has.
+        /// The flavor of the slice.
         assigned: Name,
     },
     /// More than the queue could ever have.
@@ -280,9 +280,9 @@ pub enum Refusal {
         missing: Amount,
         /// The queue's own nominal quota.
         nominal: Amount,
-        /// What it may borrow beyond that at most.
+        /// How much it may borrow beyond that.
         borrowable: Amount,
-        /// What a preemption for this resource alone would bring.
+        /// What preemption for this resource alone would achieve.
         preemption: PreemptionPossibility,
     },
     /// A topology is requested, and the flavor has none.
@@ -314,7 +314,7 @@ pub enum Refusal {
     NoPlacement {
         /// The flavor.
         flavor: Name,
-        /// What is short.
+        /// Why they were not placed.
         failure: Arc<PlacementFailure>,
     },
     /// Quota is free, but the flavor's healthy nodes have no room. Ours.
@@ -325,7 +325,7 @@ pub enum Refusal {
         resource: Name,
         /// Needed by this and earlier pod sets.
         needed: Amount,
-        /// What is left for it on the nodes.
+        /// What is free for it on the nodes.
         free: Amount,
         /// Missing.
         missing: Amount,
@@ -358,7 +358,7 @@ impl Refusal {
     }
 }
 
-/// What a preemption would bring for one resource of one flavor (docs/reference/06-algorithm.md 6.6).
+/// What preemption would achieve for one resource of one flavor (docs/reference/06-algorithm.md 6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreemptionPossibility {
     /// No preemption is allowed here: the request exceeds nominal quota, nothing can be reclaimed below the root, and

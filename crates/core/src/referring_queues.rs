@@ -14,7 +14,7 @@ pub(crate) struct ReferringQueues {
     checks: BTreeMap<Name, BTreeSet<QueueId>>,
 }
 
-/// What a queue names.
+/// The objects that a queue names.
 type QueueReferences<'a> = (&'a [Group], Option<&'a ClusterQueueSpec>);
 
 fn flavors(of: QueueReferences<'_>) -> impl Iterator<Item = FlavorId> + '_ {
@@ -26,7 +26,7 @@ fn checks(of: QueueReferences<'_>) -> impl Iterator<Item = &Name> {
 }
 
 impl ReferringQueues {
-    /// A queue names something else now.
+    /// A queue names other objects now.
     pub(crate) fn replace(&mut self, id: QueueId, old: QueueReferences<'_>, new: QueueReferences<'_>) {
         for flavor in flavors(old) {
             if let Some(queues) = self.flavors.get_mut(&flavor) {

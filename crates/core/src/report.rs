@@ -1,4 +1,4 @@
-//! What one cycle decided, and what the world looks like from outside: reports and status figures.
+//! Outputs: the decisions of one cycle, and status numbers.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct CycleReport {
     pub scanning: bool,
 }
 
-/// What became of one head.
+/// The outcome for one head.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntryReport {
     /// The workload.
@@ -35,24 +35,24 @@ pub struct EntryReport {
     pub uid: Name,
     /// The ClusterQueue that it was the head of.
     pub cluster_queue: Name,
-    /// What was decided.
+    /// The decision.
     pub outcome: Outcome,
-    /// It has other victims than it was nominated with, as an earlier head of the cycle took some of those.
+    /// Its victims differ from the nominated ones, because an earlier head of the cycle took some of those.
     pub new_targets: bool,
     /// Victims were chosen for it, whatever became of it.
     pub has_targets: bool,
 }
 
-/// What was decided about a head.
+/// The decision about a head.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// It holds quota now (assumed until the write comes back).
     Admitted {
-        /// What it holds.
+        /// Its admission.
         admission: Admission,
         /// The admission checks that apply to it, sorted.
         required_checks: Vec<Name>,
-        /// What else was considered: renders to the suffix of the QuotaReserved event.
+        /// The other considered flavors: rendered as the suffix of the QuotaReserved event.
         considered: Considered,
     },
     /// Victims were chosen; it waits for them in its queue.
@@ -67,13 +67,13 @@ pub enum Outcome {
     /// Not admitted because it needs a preemption and its preemption gate is closed: the condition
     /// BlockedOnPreemptionGates applies.
     PreemptionGated(Arc<Unadmitted>),
-    /// It held quota before the cycle and was looked at once more: the nodes that its pod sets have now, for those that have others than
-    /// before, or why there are none yet (event SecondPassFailed; it is tried again). Its quota is as it was.
+    /// It held quota before the cycle and had another pass: the current nodes of pod sets whose nodes changed, or why there are none yet (event
+    /// SecondPassFailed; it is tried again). Its quota is unchanged.
     SecondPass(Result<Vec<(Name, SharedAssignment)>, String>),
-    /// The same after a node was lost that has no replacement: slices of it moved whole.
+    /// The same after a node without a replacement was lost: slices moved as a whole.
     SlicesMoved(SlicesMoved),
-    /// There are no other nodes for the pods on these unhealthy ones: it is to be evicted (docs/reference/06-algorithm.md 6.14). And why its
-    /// slice could not move, where slices may ([`crate::SliceMoves`]).
+    /// There are no other nodes for the pods on these unhealthy ones: it has to be evicted (docs/reference/06-algorithm.md 6.14). And why its slice
+    /// could not move, if slices may ([`crate::SliceMoves`]).
     NodesNotReplaced(Vec<Name>, Option<String>),
 }
 
@@ -105,7 +105,7 @@ pub struct Victim {
     pub preemptor_path: Name,
     /// `/root/…/queue` of the victim.
     pub preemptee_path: Name,
-    /// It was evicted before this cycle already and is still stopping: nothing is to be written for it.
+    /// It was already evicted before this cycle and is still stopping: nothing has to be written for it.
     pub already_evicted: bool,
 }
 
@@ -158,15 +158,15 @@ pub struct Considered {
 pub struct ConsideredFlavor {
     /// The flavor.
     pub flavor: Name,
-    /// What it came to.
+    /// Its mode.
     pub mode: FlavorMode,
     /// How high in the cohort tree the borrowing would reach; 0 is no borrowing.
     pub borrow: u32,
-    /// What was in its way.
+    /// Why it did not fit.
     pub refusals: Vec<Refusal>,
 }
 
-/// What a flavor came to, worst first (docs/reference/06-algorithm.md 6.6).
+/// The mode of a flavor, worst first (docs/reference/06-algorithm.md 6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FlavorMode {
     /// It cannot serve the request now.
@@ -245,7 +245,7 @@ pub enum InactiveCause {
     MultipleMultiKueueAdmissionChecks(Vec<Name>),
     /// AdmissionChecks that send workloads to other clusters are for some flavors only.
     MultiKueueAdmissionCheckAppliedPerFlavor(Vec<Name>),
-    /// AdmissionChecks that send workloads to other clusters, beside those that ask for nodes here.
+    /// AdmissionChecks that send workloads to other clusters, beside those that request nodes here.
     MultiKueueWithProvisioningRequest(Vec<Name>, Vec<Name>),
     /// A flavor's Topology does not exist.
     TopologyNotFound {
@@ -254,7 +254,7 @@ pub enum InactiveCause {
         /// The Topology that it names.
         topology: Name,
     },
-    /// It is under a cycle of Cohorts, which these form.
+    /// It is under a cycle of these Cohorts.
     CohortCycle(Vec<Name>),
 }
 
@@ -311,7 +311,7 @@ impl InactiveCause {
     }
 }
 
-/// What one flavor-resource is used for.
+/// The usage of one flavor-resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// The resource.

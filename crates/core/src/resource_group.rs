@@ -15,7 +15,7 @@ pub(crate) struct Group {
     pub(crate) pairs: Vec<Vec<FrId>>,
 }
 
-/// Compiles resource groups. A resource that a former group covers is left out of later ones.
+/// Compiles resource groups. A resource that an earlier group covers is left out of later ones.
 pub(crate) fn compile_groups(
     names: &mut Names,
     groups: &[ResourceGroup],

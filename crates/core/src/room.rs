@@ -1,9 +1,9 @@
-//! What is free of nodes, to try where displaced work could go (ours: Hotswap). It is asked about nodes that have numbers, by what they have
-//! and which of them are lost; what is tried changes nothing else.
+//! The free part of nodes, to try where displaced work could go (not in Kueue: Hotswap). Its inputs are numbered nodes, their amounts and which of
+//! them are lost; trial changes affect nothing else.
 //!
-//! Pods whose flavor has a topology get their nodes from the placement of admissions, by a [`NodeTrial`]. Everywhere else pods go where the
-//! scheduler of pods finds room, which `free_nodes` knows, and some take whole groups of nodes. The two count differently: the former what
-//! was assigned, the latter what pods are there. Nodes may belong to both: what is placed by the former is taken of the latter, too.
+//! Pods whose flavor has a topology get their nodes from the placement of admissions, by a [`NodeTrial`]. All other pods go where the Kubernetes
+//! scheduler finds room, which `free_nodes` tracks, and some take whole groups of nodes. The two count differently: the former assigned pods, the
+//! latter existing pods. Nodes may belong to both: what the former places is subtracted in the latter, too.
 
 mod candidates;
 mod free_nodes;
@@ -36,8 +36,8 @@ use probe::Probe;
 pub use victims::Choice;
 use victims::choose;
 
-/// So many lowest domains that a placement looks at, or nodes and workloads that a search only compares, take as long as one node that pods are
-/// put on, or one workload that goes.
+/// How many lowest domains that a placement visits, or nodes and workloads that a search only compares, take as long as one node that pods are put
+/// on, or one workload that is removed.
 const LOOKS_PER_STEP: u64 = 16;
 
 /// A node of a [`FreeCapacity`].
@@ -45,17 +45,17 @@ const LOOKS_PER_STEP: u64 = 16;
 pub struct CapacityNode<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it has for pods: cpu in milli-CPU, everything else in whole units.
+    /// Its allocatable resources: cpu in milli-CPU, everything else in whole units.
     pub allocatable: &'a BTreeMap<Name, i128>,
 }
 
-/// What pods take of a node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
+/// What pods use of a node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
 pub type PodRequests = [(Name, Amount)];
 
 /// By the number of a workload: its pods on nodes that no topology assignment placed, by the names of these nodes.
 pub type PodsApart<'a> = BTreeMap<usize, Vec<(&'a str, &'a PodRequests)>>;
 
-/// What is free of nodes, with all that was tried.
+/// The free part of nodes, with all trial changes.
 #[derive(Debug)]
 pub struct FreeCapacity<'a> {
     scheduler: &'a Scheduler,
@@ -66,12 +66,12 @@ pub struct FreeCapacity<'a> {
     assigned: Option<Assigned<'a>>,
     /// Why the placement of admissions found no nodes when it was last asked, if it did not.
     failure: Option<PlacementFailure>,
-    /// What it found when it last placed a workload, and what that asked for.
+    /// The result of the last placement of a workload, and the pod sets that it was for.
     found: Vec<PodSetNodes>,
     found_for: Option<Arc<[PodSetSpec]>>,
 }
 
-/// What is free by the placement of admissions.
+/// The free part according to the placement of admissions.
 #[derive(Debug)]
 struct Assigned<'a> {
     nodes: NodeTrial<'a>,
@@ -86,14 +86,14 @@ pub struct AssignedPods {
     nodes: Vec<PodSetNodes>,
     /// By pod set: the domains that they are in.
     domains: Vec<Domains>,
-    /// What the workload asked for.
+    /// The pod sets of the workload.
     asked: Option<Arc<[PodSetSpec]>>,
 }
 
 /// The domains that pods are in: the labels of the levels, and by place the values of them.
 type Domains = (Vec<Name>, Vec<Option<Path>>);
 
-/// How far changes of a [`FreeCapacity`] are to be undone.
+/// A point to which changes of a [`FreeCapacity`] can be undone.
 #[must_use]
 #[derive(Debug, Clone, Copy)]
 pub struct CapacityMark {
@@ -102,7 +102,7 @@ pub struct CapacityMark {
 }
 
 impl<'a> FreeCapacity<'a> {
-    /// Nodes of which nothing is taken yet; their numbers are their positions. `groups` are those that some pods take whole.
+    /// Empty nodes; their numbers are their positions. `groups` are those that some pods take as a whole.
     pub fn new(
         scheduler: &'a Scheduler,
         nodes: impl Iterator<Item = CapacityNode<'a>> + Clone,
@@ -125,8 +125,8 @@ impl<'a> FreeCapacity<'a> {
         self.free.add_other(node, requests);
     }
 
-    /// The next workload, the numbers of the nodes that its pods are on, and the labels by which it takes whole groups. Its number is how many
-    /// were added before.
+    /// The next workload, the numbers of the nodes of its pods, and the labels by which it takes whole groups. Its number is the count of earlier
+    /// ones.
     pub fn add_workload<'p>(
         &mut self,
         key: &'a WorkloadKey,
@@ -137,8 +137,7 @@ impl<'a> FreeCapacity<'a> {
         self.free.add_workload(pods, labels);
     }
 
-    /// From now on pods whose flavor assigns nodes get those of a topology, without these that are lost. The workloads in `gone` were
-    /// released before.
+    /// From now on pods whose flavor assigns nodes get those of a topology, without the lost ones. The workloads in `gone` were released before.
     pub fn assign_nodes<'n>(
         &mut self,
         lost: impl Iterator<Item = &'n str>,
@@ -176,7 +175,7 @@ impl<'a> FreeCapacity<'a> {
         }
     }
 
-    /// All changes stay. Marks that were made before mean nothing any more.
+    /// All changes stay. Earlier marks are invalid.
     pub fn keep(&mut self) {
         self.free.keep();
         if let Some(assigned) = &mut self.assigned {
@@ -184,13 +183,13 @@ impl<'a> FreeCapacity<'a> {
         }
     }
 
-    /// How much searches have looked at: nodes and workloads, and those that were only compared, and domains, many of which count as one.
+    /// How much searches have visited: nodes and workloads; and domains and those that were only compared, many of which count as one.
     pub fn steps(&self) -> u64 {
         let looked = self.assigned.as_ref().map_or(0, |one| one.nodes.looked());
         self.free.steps() + looked.saturating_add(self.free.compared()).div_ceil(LOOKS_PER_STEP)
     }
 
-    /// The pods of a workload are there.
+    /// The pods of a workload are back.
     pub fn take(&mut self, workload: usize) {
         self.free.take(workload);
         self.shift_assigned(workload, false);
@@ -222,8 +221,8 @@ impl<'a> FreeCapacity<'a> {
         holds
     }
 
-    /// How much the placement of admissions found when it was last asked and did not find nodes for all; forgets it. The nodes that it left
-    /// out are not in it: the lost ones would count as full.
+    /// How much the last placement of admissions found if it did not find nodes for all; resets it. It does not count the excluded nodes: the lost
+    /// ones would count as full.
     pub fn take_failure(&mut self) -> Option<PlacementFailure> {
         let failure = self.failure.take()?;
         Some(PlacementFailure { excluded: Exclusions::default(), ..failure })
@@ -251,9 +250,8 @@ impl<'a> FreeCapacity<'a> {
         (self.free.changed_since(mark.free).collect(), assigned)
     }
 
-    /// Takes the nodes on which a workload was placed before, if there is room still; changes nothing if there is not. Nodes that were assigned
-    /// to it are taken only while it asks for the same, and they are in the same domains: others would suit it otherwise. It looks at these
-    /// nodes alone.
+    /// Takes the nodes on which a workload was placed before, if there is still room; otherwise changes nothing. Nodes that were assigned to it are
+    /// taken only while its requests are the same, and they are in the same domains: other nodes would suit it otherwise. Visits these nodes only.
     pub fn place_again(
         &mut self,
         key: &WorkloadKey,
@@ -310,7 +308,7 @@ impl<'a> FreeCapacity<'a> {
         true
     }
 
-    /// Lets the placement of admissions find nodes for the pods to which it assigns them.
+    /// Uses the placement of admissions to find nodes for the pods whose flavor assigns nodes.
     fn assign(&mut self, key: &WorkloadKey, needs: &[SetNeeds<'a>]) -> bool {
         let pods = needs.iter().filter_map(|set| {
             let flavor = set.assigned.as_deref()?;
@@ -342,11 +340,10 @@ impl<'a> FreeCapacity<'a> {
         true
     }
 
-    /// Lets workloads go until the pods of another one fit, as few as that takes, and none of them in vain: the first candidates that are
-    /// enough, less those that can stay after all. Those that are chosen are released. What was released otherwise is to be undone by
-    /// the caller. A candidate that does not come into question is `None`: it only counts as looked at. The search is cut when there
-    /// were `most` steps. One that was cut goes on where it was with its `answers`, if the room and the candidates are as they were; what
-    /// it takes to come there is not counted among `most`, and it always goes on a little.
+    /// Releases workloads until the pods of another one fit, as few as necessary, and none needlessly: the first candidates that are enough, without
+    /// those that can stay after all. The chosen ones are released. The caller has to undo other releases. An ineligible candidate is `None`: it only
+    /// counts as visited. The search is cut after `most` steps. A cut search continues with its `answers`, if the room and the candidates are
+    /// unchanged; the steps to get back to that point do not count, and it always makes some progress.
     pub fn make_way(
         &mut self,
         key: &WorkloadKey,

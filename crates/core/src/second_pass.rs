@@ -1,8 +1,7 @@
-//! Workloads that hold quota and are evaluated once more, before the heads of the queues (docs/reference/06-algorithm.md 6.4 "Heads", 6.5,
-//! 6.15). The placement of pods asks for it once the checks are ready, or when a node is lost.
+//! Workloads with quota that are evaluated once more, before the heads of the queues (docs/reference/06-algorithm.md 6.4 "Heads", 6.5, 6.15). The
+//! placement of pods requires it once the checks are ready, or when a node is lost.
 //!
-//! The reservation of such a workload stays as it is: its flavors count as found and its usage as zero, so a second pass
-//! takes no quota.
+//! The reservation of such a workload stays: its flavors count as found and its usage as zero, so a second pass uses no quota.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +20,9 @@ struct QueuedPass {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SecondPassQueue {
     queued: BTreeMap<WorkloadId, QueuedPass>,
-    /// Those that wait for their time.
+    /// Passes that wait for their time.
     waiting: BTreeSet<(Time, WorkloadId)>,
-    /// Those whose time has come.
+    /// Passes whose time has come.
     ready: BTreeSet<(Time, WorkloadId)>,
 }
 
@@ -45,7 +44,7 @@ impl SecondPassQueue {
         }
     }
 
-    /// Those that are in, by id.
+    /// The queued workloads, by id.
     pub(crate) fn ids(&self) -> impl Iterator<Item = WorkloadId> + '_ {
         self.queued.keys().copied()
     }
@@ -58,12 +57,12 @@ impl SecondPassQueue {
         }
     }
 
-    /// When the next one is ready.
+    /// When the next pass is ready.
     pub(crate) fn next(&self) -> Option<Time> {
         self.waiting.first().map(|queued| queued.0)
     }
 
-    /// Whether one is ready.
+    /// Whether a pass is ready.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

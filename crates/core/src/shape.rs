@@ -1,6 +1,6 @@
-//! Shapes: what workloads ask for, shared by all that ask for the same. Workloads of equal shape and priority form an
-//! equivalence class: one negative answer holds for all of them (docs/reference/06-algorithm.md 6.4 "equivalence hashing"). Shapes are
-//! compared, not hashed, so that there are no collisions.
+//! Shapes: the requests of workloads, shared by all with equal requests. Workloads of equal shape and priority form an equivalence class: one
+//! negative answer holds for all of them (docs/reference/06-algorithm.md 6.4 "equivalence hashing"). Shapes are compared, not hashed, so that there
+//! are no collisions.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{Amount, Name};
 pub(crate) struct PodSetShape {
     /// Requests per pod, sorted by the resource's name, without duplicates, nothing negative.
     pub(crate) requests: Vec<(ResourceId, i64)>,
-    /// What each pod takes of its node, as `requests`, without `pods`.
+    /// The usage of a node by each pod, as `requests`, without `pods`.
     pub(crate) node_requests: SmallVec<[(ResourceId, i64); 2]>,
     /// Effective count, at least zero.
     pub(crate) count: i64,
@@ -24,7 +24,7 @@ pub(crate) struct PodSetShape {
     pub(crate) min_count: Option<i64>,
 }
 
-/// What a workload asks for.
+/// The requests of a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) pod_sets: Vec<PodSetShape>,
@@ -53,7 +53,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The shape of these pod sets; counts one more user.
+    /// The shape of these pod sets; adds a user.
     pub(crate) fn acquire(&mut self, names: &mut Names, pod_sets: &[PodSetSpec]) -> ShapeId {
         if let Some(&id) = self.index.get(pod_sets) {
             self.rows[id.at()].users += 1;
@@ -79,12 +79,12 @@ impl Shapes {
         pod_sets.flat_map(|pod_set| pod_set.requests.iter().chain(&pod_set.node_requests)).map(|(id, _)| *id)
     }
 
-    /// One user more of a shape in use.
+    /// Adds a user to a shape in use.
     pub(crate) fn retain(&mut self, id: ShapeId) {
         self.rows[id.at()].users += 1;
     }
 
-    /// One user less; a shape without users is forgotten. Returns true if it was.
+    /// Removes a user; a shape without users is removed. Returns true if it was.
     pub(crate) fn release(&mut self, id: ShapeId) -> bool {
         let row = &mut self.rows[id.at()];
         row.users = row.users.saturating_sub(1);
@@ -108,7 +108,7 @@ impl Shapes {
         &self.rows[id.at()].key
     }
 
-    /// The same, to be kept.
+    /// The same, shared.
     pub(crate) fn shared_pod_sets(&self, id: ShapeId) -> Arc<[PodSetSpec]> {
         Arc::clone(&self.rows[id.at()].key)
     }

@@ -1,4 +1,4 @@
-//! Flavors, Cohorts, ClusterQueues and LocalQueues as plain data: what the core is told about the world's quota.
+//! Flavors, Cohorts, ClusterQueues and LocalQueues as plain data: the input of the core about quota.
 
 use sluice_selector::{Operator, Requirement, Sorted, TolerationOperator};
 
@@ -68,7 +68,7 @@ pub struct FlavorSpec {
     pub topology: Option<Name>,
 }
 
-/// A Cohort that exists as an object; one that is only referred to is implicit and has no quota.
+/// A Cohort that has an object; one that is only referenced is implicit and has no quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CohortSpec {
     /// Its name.
@@ -173,8 +173,8 @@ pub struct LocalQueueSpec {
     pub terminating: bool,
     /// `fairSharing.weight`.
     pub fair_weight: Weight,
-    /// Consumed usage per resource read from the status, the seed of admission fair sharing's ledger. It is read when
-    /// the LocalQueue is first seen, then the ledger is kept by the core. cpu in cores, everything else in whole units.
+    /// Consumed usage per resource from the status, the initial value of admission fair sharing's ledger. It is read when the LocalQueue is first
+    /// seen, then the core keeps the ledger. cpu in cores, everything else in whole units.
     pub consumed: Vec<(Name, f64)>,
 }
 
@@ -183,7 +183,7 @@ pub struct LocalQueueSpec {
 pub enum QueueingStrategy {
     /// The head blocks the queue.
     StrictFIFO,
-    /// What does not fit becomes inadmissible, so that it does not block what does.
+    /// A workload that does not fit becomes inadmissible, so that it does not block others.
     #[default]
     BestEffortFIFO,
 }
@@ -257,7 +257,7 @@ pub enum FungibilityPolicy {
     /// Take the flavor.
     #[default]
     MayStopSearch,
-    /// Look at the next one first.
+    /// Consider the next one first.
     TryNextFlavor,
 }
 
@@ -266,12 +266,12 @@ pub enum FungibilityPolicy {
 pub enum WhenCanPreempt {
     /// Take the flavor.
     MayStopSearch,
-    /// Look at the next one first.
+    /// Consider the next one first.
     #[default]
     TryNextFlavor,
 }
 
-/// `preference`: which of two flavors is the better one.
+/// `preference`: which of two flavors is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FungibilityPreference {
     /// [quirk] Compares the preemption mode first, then the borrowing height: rather borrow than preempt.
@@ -297,9 +297,9 @@ pub enum PreemptionPolicy {
     /// None.
     #[default]
     Never,
-    /// Those of a lower priority.
+    /// Workloads of a lower priority.
     LowerPriority,
-    /// Those of a lower priority, or of the same and with a later place in the queue (`withinClusterQueue` only).
+    /// Workloads of a lower priority, or of the same and with a later place in the queue (`withinClusterQueue` only).
     LowerOrNewerEqualPriority,
     /// All (`reclaimWithinCohort` only).
     Any,
@@ -331,7 +331,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// What it wants of the label with this key: how it is compared, and with what.
+    /// A requirement of the label with this key: an operator and values.
     pub fn new(key: Name, op: Operator, mut values: Vec<Name>) -> Self {
         if !matches!(op, Operator::Gt | Operator::Lt) {
             sluice_selector::sort(&mut values);
@@ -344,7 +344,7 @@ impl Expression {
         &self.key
     }
 
-    /// It as it is compared with labels.
+    /// The requirement in the form that is compared with labels.
     pub fn requirement(&self) -> Requirement<'_, Sorted<'_, Name>> {
         Requirement { key: &self.key, operator: Some(self.op), values: Sorted(&self.values) }
     }
@@ -388,7 +388,7 @@ impl TaintEffect {
 pub struct Toleration {
     /// The taint's key; `None` (or empty): any.
     pub key: Option<Name>,
-    /// What the taint's value must be.
+    /// How the taint's value is compared.
     pub operator: TolerationOperator,
     /// What the taint's value is compared with.
     pub value: Name,

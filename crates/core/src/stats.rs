@@ -7,15 +7,15 @@ pub struct Stats {
     pub cycles: u64,
     /// Flavor assignments computed, each probe of a partial admission included.
     pub evaluations: u64,
-    /// Searches for victims, those for a single resource included.
+    /// Searches for victims, including those for a single resource.
     pub preemption_searches: u64,
-    /// Placements of pods onto nodes, those for a preemption included.
+    /// Placements of pods onto nodes, including those for preemption.
     pub placements: u64,
     /// Searches for the nodes of a placement: what is known from before is not searched for again.
     pub placement_searches: u64,
     /// Lowest domains that were counted for placements.
     pub counted_domains: u64,
-    /// Nodes of cohort trees that were worked out anew because a spec in the tree changed.
+    /// Nodes of cohort trees that were computed anew because a spec in the tree changed.
     pub rebuilt_nodes: u64,
     /// ClusterQueues that were told that something of a flavor of theirs is free: nodes, or physical capacity.
     pub freed_queues: u64,

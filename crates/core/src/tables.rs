@@ -1,5 +1,4 @@
-//! Tables whose rows are given out again: how long they are, and when they are looked through for rows that nothing refers to
-//! (`scheduler::sweep`).
+//! Tables with reused rows: their lengths, and when they are searched for rows without references (`scheduler::sweep`).
 
 /// Tables that are shorter are not looked through.
 pub(crate) const LEAST: usize = 256;
@@ -11,7 +10,7 @@ pub(crate) const TABLES: usize = 8;
 pub(crate) struct TableSize {
     /// Rows that were ever in use at once.
     pub(crate) rows: usize,
-    /// Those that are free.
+    /// The number of free entries.
     pub(crate) free: usize,
 }
 
@@ -45,7 +44,7 @@ impl Sweeps {
         self.dead = true;
     }
 
-    /// Something was put in, and whether it took the place of something else.
+    /// An entry was set; `replaced`: whether it replaced another one.
     pub(crate) fn replaced(&mut self, replaced: bool) {
         self.dead |= replaced;
     }

@@ -1,14 +1,13 @@
-//! Topology: nodes, the domains that they form, what is used of them, and where pods go (docs/reference/06-algorithm.md 6.11–6.15).
+//! Topology: nodes, their domains, their usage, and the placement of pods (docs/reference/06-algorithm.md 6.11–6.15).
 //!
-//! Nodes are known here by dense ids, and so are places: the lowest domains of trees, which are nodes or groups of nodes. A place
-//! outlives its nodes, and what pods use of it counts again when they come back. For each place there is one row of free amounts.
-//! The tree of a flavor lists its leaves in the order of their values; a placement lays them out as arrays, level by level, and keeps
-//! that until a leaf comes or goes. A change of a node touches the leaves of that node alone.
+//! Nodes have dense ids here, and so have places: the lowest domains of trees, which are nodes or groups of nodes. A place outlives its nodes, and
+//! its usage by pods counts again when they come back. Each place has one row of free amounts. The tree of a flavor lists its leaves in the order of
+//! their values; a placement lays them out as arrays, level by level, and keeps these until a leaf is added or removed. A change of a node affects
+//! the leaves of that node only.
 //!
-//! Files, from the bottom: `spec`, `request`, `message` (what is said); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`,
-//! `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the
-//! state), `booking` (what is used of it), `events`, `place`, `largest_fit`, `domain_fits`, `trial`,
-//! `audit` (what is done with it).
+//! Files, from the bottom: `spec`, `request`, `message` (inputs and outputs); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`, `trees`
+//! (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the state),
+//! `booking` (its usage), `events`, `place`, `largest_fit`, `domain_fits`, `trial`, `audit` (operations).
 
 mod ask;
 mod audit;

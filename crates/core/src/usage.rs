@@ -7,7 +7,7 @@ use crate::quota::Quota;
 /// comparisons with quota saturate as docs/reference/06-algorithm.md 6.28 has it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Usage {
-    /// What is used now.
+    /// The current usage.
     values: Vec<i128>,
     journal: Vec<(SlotId, i128)>,
     trying: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Usage {
 pub(crate) struct Mark(usize);
 
 impl Usage {
-    /// A copy of what is used now, and nothing else.
+    /// A copy of the current usage alone.
     pub(crate) fn copy(&self) -> Usage {
         Usage { values: self.values.clone(), ..Usage::default() }
     }
@@ -34,7 +34,7 @@ impl Usage {
         self.values.resize(slots, 0);
     }
 
-    /// What a slot uses.
+    /// The usage of a slot.
     pub(crate) fn get(&self, slot: SlotId) -> i128 {
         self.values[slot.at()]
     }
@@ -113,7 +113,7 @@ impl Usage {
         }
     }
 
-    /// Nothing is being tried, and nothing is left of what was.
+    /// No trial is in progress, and none has left anything.
     pub(crate) fn is_settled(&self) -> bool {
         self.trying == 0 && self.journal.is_empty()
     }

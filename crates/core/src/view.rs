@@ -23,7 +23,7 @@ pub(crate) struct View<'a> {
     pub(crate) usage: &'a mut Usage,
     /// Usage of nodes, likewise.
     pub(crate) nodes: &'a mut NodeUsage,
-    /// What is used of pairs whose physical capacity is limited.
+    /// The usage of pairs whose physical capacity is limited.
     pub(crate) capacity_used: &'a BTreeMap<FrId, i128>,
     /// Fair usage of each LocalQueue, if admission fair sharing orders any queue; otherwise empty.
     pub(crate) local_usage: &'a [f64],
@@ -32,13 +32,13 @@ pub(crate) struct View<'a> {
     pub(crate) stats: &'a mut Stats,
     /// The slice that the head takes over from, whose usage is taken away already: it is no candidate.
     pub(crate) replaced: Option<WorkloadId>,
-    /// What was searched for this head and this usage already.
+    /// Earlier results for this head and this usage.
     pub(crate) simulated: Vec<SimulatedPreemption>,
-    /// What displaced workloads are kept before a head, once that was asked for.
+    /// What is kept for displaced workloads before a head, computed on demand.
     kept: OnceCell<(WorkloadId, Kept)>,
 }
 
-/// The workload that is searched for.
+/// The workload of the search.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(crate) workload: WorkloadId,
@@ -63,8 +63,8 @@ pub(crate) struct Target {
     pub(crate) reason: PreemptionReason,
 }
 
-/// What one search found, kept while the world stays as it is: the flavor search asks for each resource alone, and
-/// where there is one resource only, what is asked for in the end is the same.
+/// The result of one search, kept while the world does not change: the flavor search asks for each resource alone, and if there is one resource only,
+/// the final search is the same.
 #[derive(Debug)]
 pub(crate) struct SimulatedPreemption {
     pub(crate) quantity: FlavorResourceQuantity,
@@ -171,7 +171,7 @@ impl View<'_> {
             && fit(&self.world.forest.quota, self.usage, quantities)
     }
 
-    /// What physical capacity has against a head that needs `wanted` of a pair, with `freed` given back by its victims.
+    /// Why physical capacity is not enough for a head that needs `wanted` of a pair, with `freed` given back by its victims.
     pub(crate) fn lacks_capacity(
         &self,
         head: WorkloadId,
@@ -200,12 +200,12 @@ impl View<'_> {
         })
     }
 
-    /// What a workload gives back of a pair when it goes.
+    /// The usage of a pair that a workload gives back when it is removed.
     pub(crate) fn usage_of_pair(&self, id: WorkloadId, pair: FrId) -> i128 {
         self.world.workloads.usage_of(id).iter().filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
     }
 
-    /// Why the first of the quantities that exceeds physical capacity does so once these workloads are gone.
+    /// Why the first of the quantities that exceeds physical capacity still does so without these workloads.
     pub(crate) fn first_lack(
         &self,
         head: WorkloadId,

@@ -1,4 +1,4 @@
-//! Workloads as plain data: what the core is told about each of them.
+//! Workloads as plain data: the input of the core about each of them.
 
 use crate::spec::{Expression, Time, Toleration};
 use crate::topology::{SharedAssignment, SliceMoves, TopologyRequest};
@@ -53,8 +53,8 @@ pub struct WorkloadSpec {
     pub replaces: Option<ReplacedSlice>,
 }
 
-/// The slice of an elastic job that another one takes over from: its pods go on, so that only what the new slice needs more is
-/// to be found, in the same flavors (docs/reference/06-algorithm.md 6.26).
+/// The slice of an elastic job that another one replaces: its pods go on, so that only the additional needs of the new slice have to be found, in the
+/// same flavors (docs/reference/06-algorithm.md 6.26).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplacedSlice {
     /// The workload that is replaced.
@@ -94,19 +94,19 @@ pub struct PodSetSpec {
     pub group: Option<Name>,
     /// `topologyRequest`, if it asks for a topology.
     pub topology: Option<TopologyRequest>,
-    /// What each pod takes of its node, where that is not what it takes of the quota: the requests of the pod spec itself, sorted by
-    /// resource. cpu in milli-CPU, everything else in whole units.
+    /// The usage of a node by each pod, if it differs from that of the quota: the requests of the pod spec itself, sorted by resource. cpu in
+    /// milli-CPU, everything else in whole units.
     pub node_requests: Option<Vec<(Name, Amount)>>,
-    /// A hash of whatever else of the pod template matters to scheduling.
+    /// A hash of everything else in the pod template that matters to scheduling.
     pub shape: u64,
 }
 
 /// One term of a preferred node affinity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PreferredTerm {
-    /// What a node is worth more for which the term holds: 1 to 100, but that is not checked everywhere.
+    /// How much a node's score rises if the term matches: 1 to 100, but that is not checked everywhere.
     pub weight: i32,
-    /// What is preferred.
+    /// The preferred term.
     pub term: AffinityTerm,
 }
 
@@ -115,7 +115,7 @@ pub struct PreferredTerm {
 pub struct AffinityTerm {
     /// `matchExpressions`.
     pub expressions: Vec<Expression>,
-    /// `matchFields`, by which nodes are chosen for topology-aware scheduling; flavors have no fields.
+    /// `matchFields`, which select nodes for topology-aware scheduling; flavors have no fields.
     pub fields: Vec<Expression>,
 }
 
@@ -134,12 +134,12 @@ pub enum WorkloadState {
         requeued_false: bool,
         /// It has an admission check in Retry or Rejected.
         failed_checks: bool,
-        /// It cannot be admitted as it is (requests above limits, LimitRange, …): the message.
+        /// It cannot be admitted (requests above limits, LimitRange, …): the message.
         invalid: Option<String>,
     },
     /// Holds quota.
     Reserved {
-        /// What it holds.
+        /// Its admission.
         admission: Admission,
         /// When QuotaReserved turned True.
         reserved_at: Time,
@@ -165,25 +165,25 @@ impl WorkloadState {
     };
 }
 
-/// What a workload that holds quota still needs of topology (docs/reference/06-algorithm.md 6.14 and 6.15).
+/// What a workload with quota still needs of topology (docs/reference/06-algorithm.md 6.14 and 6.15).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopologyState {
     /// It has admission checks, and all are Ready: a delayed topology request is due.
     pub checks_ready: bool,
     /// `status.unhealthyNodes`.
     pub unhealthy_nodes: Vec<Name>,
-    /// It keeps the nodes that it has whatever happens to them: a pod that owns its Workload cannot move.
+    /// It keeps its nodes whatever happens to them: a pod that owns its Workload cannot move.
     pub pinned: bool,
     /// Whether its slices may move where a lost node has no replacement.
     pub slice_moves: SliceMoves,
 }
 
-/// What a workload holds: `status.admission`.
+/// The admission of a workload: `status.admission`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
     /// The ClusterQueue whose quota it is.
     pub cluster_queue: Name,
-    /// What each pod set got, in the workload's order.
+    /// The assignment of each pod set, in the workload's order.
     pub pod_sets: Vec<PodSetAssignment>,
 }
 
@@ -194,7 +194,7 @@ impl Admission {
     }
 }
 
-/// What one pod set got.
+/// The assignment of one pod set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSetAssignment {
     /// The pod set.

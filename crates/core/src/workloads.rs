@@ -16,8 +16,8 @@ use crate::spec::Time;
 use crate::topology::{PlacedPods, SharedAssignment};
 use crate::workload::{ReplacedSlice, TopologyState, WorkloadKey};
 
-/// Usage of a workload: pair, slot of the queue whose quota it is, amount. A pair of which it needs nothing is part of
-/// it: the workload uses that flavor all the same, and is a candidate for preemptors that need it.
+/// Usage of a workload: pair, slot of the queue whose quota it is, amount. A pair of which it needs nothing is included: the workload uses that
+/// flavor nevertheless, and is a candidate for preemptors that need it.
 pub(crate) type ReservedUsage = SmallVec<[(FrId, SlotId, i128); 1]>;
 
 /// One workload.
@@ -43,13 +43,13 @@ pub(crate) struct Workload {
     pub(crate) keeps_capacity: bool,
     /// Why it was not admitted when last tried.
     pub(crate) decision: Option<Arc<Unadmitted>>,
-    /// The cycle that last chose it as a victim or admitted it, in the rest of which no other head may take it.
+    /// The last cycle that chose it as a victim or admitted it, in the rest of which no other head may take it.
     pub(crate) taken_in_cycle: u64,
-    /// It was preempted and still holds quota; or it was so until it left, and nothing happened to it since.
+    /// It was preempted and still holds quota; or it was preempted until it left, and nothing has happened to it since.
     pub(crate) preempted: bool,
 }
 
-/// Where a workload is: exactly one of these.
+/// The place of a workload: exactly one of these.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     /// In no queue, because of its own state.
@@ -60,7 +60,7 @@ pub(crate) enum Place {
     QuotaReserved(Box<QuotaReservation>),
 }
 
-/// What is known about a workload that waits.
+/// The data of a waiting workload.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Waiting {
     pub(crate) requeue_at: Option<Time>,
@@ -72,7 +72,7 @@ pub(crate) struct Waiting {
     pub(crate) at: Option<(QueueId, ClassId)>,
 }
 
-/// What a workload holds.
+/// The quota of a workload.
 #[derive(Debug, Clone)]
 pub(crate) struct QuotaReservation {
     pub(crate) queue: QueueId,
@@ -81,16 +81,16 @@ pub(crate) struct QuotaReservation {
     pub(crate) admitted: bool,
     pub(crate) evicted: bool,
     pub(crate) pods_ready: bool,
-    /// None where no pod set has a flavor with a topology.
+    /// `None` if no pod set has a flavor with a topology.
     pub(crate) topology: Option<Box<TopologyReservation>>,
 }
 
-/// What a workload holds of nodes.
+/// The nodes of a workload.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TopologyReservation {
     pub(crate) pod_sets: Vec<PodSetNodes>,
     pub(crate) state: TopologyState,
-    /// What its pods take of places that a second pass has them leave: theirs until the workload is given with its new places.
+    /// The usage of places that its pods leave because of a second pass: used until the workload is updated with its new places.
     pub(crate) leaving: Vec<PlacedPods>,
 }
 
@@ -102,19 +102,19 @@ pub(crate) struct PodSetNodes {
     pub(crate) flavor: FlavorId,
     /// How many pods it has.
     pub(crate) count: i64,
-    /// None while the request is delayed.
+    /// `None` while the request is delayed.
     pub(crate) assignment: Option<SharedAssignment>,
-    /// What they take of their places; nothing while the request is delayed.
+    /// Their usage of their places; empty while the request is delayed.
     pub(crate) pods: PlacedPods,
 }
 
 impl TopologyReservation {
-    /// Nothing where no pod set has nodes, or waits for some.
+    /// `None` if no pod set has nodes, or waits for some.
     pub(crate) fn of(pod_sets: Vec<PodSetNodes>, state: TopologyState) -> Option<Box<Self>> {
         (!pod_sets.is_empty()).then(|| Box::new(Self { pod_sets, state, leaving: Vec::new() }))
     }
 
-    /// What its pods take of all places that it holds.
+    /// The usage of all its places by its pods.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &PlacedPods> {
         self.pod_sets.iter().map(|nodes| &nodes.pods).chain(&self.leaving)
     }
@@ -140,14 +140,14 @@ impl TopologyReservation {
 }
 
 impl QuotaReservation {
-    /// What it takes from the quota: its usage without what is zero.
+    /// The counted usage of quota, without zeros.
     pub(crate) fn charged(&self) -> impl Iterator<Item = (FrId, SlotId, i128)> + '_ {
         self.usage.iter().copied().filter(|&(_, _, amount)| amount > 0)
     }
 }
 
 impl Workload {
-    /// What it holds, if it does.
+    /// Its quota, if it holds any.
     pub(crate) fn reservation(&self) -> Option<&QuotaReservation> {
         match &self.place {
             Place::QuotaReserved(reservation) => Some(reservation),
@@ -155,7 +155,7 @@ impl Workload {
         }
     }
 
-    /// What is known about its waiting, if it waits.
+    /// The data of its waiting, if it waits.
     pub(crate) fn waiting(&self) -> Option<&Waiting> {
         match &self.place {
             Place::Pending(waiting) => Some(waiting),
@@ -193,7 +193,7 @@ impl Workloads {
         self.rows[id.at()].as_mut().expect("an id is used only while its workload is known")
     }
 
-    /// Adds a workload that is not there.
+    /// Adds a workload that does not exist yet.
     pub(crate) fn insert(&mut self, workload: Workload) -> WorkloadId {
         let key = workload.key.clone();
         let id = if let Some(id) = self.free.pop() {
@@ -215,23 +215,23 @@ impl Workloads {
         }
     }
 
-    /// What a workload holds; empty if nothing.
+    /// The usage of a workload; empty without quota.
     pub(crate) fn usage_of(&self, id: WorkloadId) -> &[(FrId, SlotId, i128)] {
         self.get(id).reservation().map_or(&[], |reservation| &reservation.usage)
     }
 
-    /// What the pods of all workloads take of their nodes.
+    /// The usage of nodes by the pods of all workloads.
     pub(crate) fn all_pods(&self) -> impl Iterator<Item = &PlacedPods> {
         self.iter().flat_map(|(id, _)| self.pods_of(id))
     }
 
-    /// What the pods of a workload take of their nodes.
+    /// The usage of nodes by the pods of a workload.
     pub(crate) fn pods_of(&self, id: WorkloadId) -> impl Iterator<Item = &PlacedPods> {
         let topology = self.get(id).reservation().and_then(|reservation| reservation.topology.as_deref());
         topology.into_iter().flat_map(TopologyReservation::pods)
     }
 
-    /// The place of a workload among those of equal priority.
+    /// The order of a workload among those of equal priority.
     pub(crate) fn order_key(&self, id: WorkloadId) -> OrderKey {
         let workload = self.get(id);
         OrderKey { order: workload.order, uid: workload.uid.clone(), id }

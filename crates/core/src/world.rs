@@ -18,7 +18,7 @@ use crate::topology::Topologies;
 use crate::usage::Usage;
 use crate::workloads::Workloads;
 
-/// What is configured. A search reads it and changes nothing in it.
+/// The configuration. A search reads it and changes nothing in it.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) topology: Topologies,
     /// Cohorts and ClusterQueues with their quotas.
     pub(crate) forest: Forest,
-    /// What the trees can lend.
+    /// How much the trees can lend.
     pub(crate) lendable: Lendable,
     /// Limits across all queues.
     pub(crate) capacity: Capacity,
@@ -51,7 +51,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Nothing but a configuration.
+    /// Only a configuration.
     pub(crate) fn new(config: Config) -> Self {
         Self {
             topology: Topologies::new(config.gates.tas_handle_overlapping_flavors),
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Brings the numbers of the trees up to date; returns the roots of those that changed.
+    /// Updates the numbers of the trees; returns the roots of those that changed.
     pub(crate) fn refresh(&mut self, usage: &mut Usage) -> Vec<NodeId> {
         refresh(&mut self.forest, &mut self.lendable, usage, &self.names)
     }

@@ -1,4 +1,4 @@
-//! One question to a manager's loopback port: an HTTP GET over a stream, in whatever way that was opened.
+//! One request to a manager's loopback port: an HTTP GET over a stream.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// More than this is no explanation.
 const MOST: u64 = 16 << 20;
 
-/// What was answered.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.
@@ -20,17 +20,17 @@ pub struct Reply {
     pub body: String,
 }
 
-/// Asks for a path, and reads the answer to its end.
+/// Sends a GET for a path, and reads the answer to its end.
 ///
 /// # Errors
 ///
-/// If the stream breaks, the answer is not there after 90 s, or it is not HTTP.
+/// If the stream breaks, the answer takes more than 90 s, or it is not HTTP.
 pub async fn get<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     host: &str,
     path: &str,
 ) -> anyhow::Result<Reply> {
-    // The older protocol: its answers end with the connection and come in one piece.
+    // HTTP/1.0: its answers end with the connection and come in one piece.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let asking = async {
         stream.write_all(request.as_bytes()).await.context("asking the manager")?;

@@ -1,5 +1,4 @@
-//! `kubectl kueue explain`: asks by the aggregated API, or, where there is none, the manager that leads, through a port-forward to its loopback
-//! port.
+//! `kubectl kueue explain`: asks by the aggregated API or, without one, the leading manager, through a port-forward to its loopback port.
 
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use crate::list::Named;
 use crate::made;
 use crate::print::print;
 
-/// For so long the error of a forwarded port is waited for, once the port has ended.
+/// How long to wait for the error of a forwarded port after the port has closed.
 const SOON: Duration = Duration::from_secs(1);
 
 /// `kubectl kueue explain`.
@@ -79,7 +78,7 @@ impl AskExplainArgs {
         Ok((word, name))
     }
 
-    /// What the manager is asked for.
+    /// The path of the request.
     fn path(&self, namespace: &str) -> anyhow::Result<String> {
         let namespace = checked(namespace)?;
         let (word, name) = self.target()?;
@@ -152,7 +151,7 @@ async fn asked(args: &AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<R
     })
 }
 
-/// Asks by the API `visibility.sluice.dev`, as every user may who has the role; nothing if the cluster does not serve it now.
+/// Asks by the API `visibility.sluice.dev`, which every user with the role may do; nothing if the cluster does not serve it now.
 async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option<Reply>> {
     let (word, name) = args.target()?;
     let output = args.output.word();
@@ -176,7 +175,7 @@ async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option
     Ok(Some(Reply { status: 200, body: body(&found, args.what_if.is_some())? }))
 }
 
-/// What is printed of an answer of the API.
+/// The text to print for an answer of the API.
 fn body(found: &Value, is_what_if: bool) -> anyhow::Result<String> {
     if let Some(text) = found["text"].as_str() {
         return Ok(plain::lines(text));
@@ -185,8 +184,8 @@ fn body(found: &Value, is_what_if: bool) -> anyhow::Result<String> {
     Ok(plain::json(&serde_json::to_string_pretty(&found[field])?) + "\n")
 }
 
-/// Whether an answer is the API server's about the API, and not the manager's about the Workload: that names a Workload that is missing, and where it
-/// cannot answer now it says when to ask again.
+/// Whether an answer comes from the API server and means that the API is not served. An answer of the manager names a missing Workload, or says when
+/// to ask again.
 fn is_not_served(status: &kube::core::Status) -> bool {
     let details = status.details.as_ref();
     let names_it = details.is_some_and(|details| !details.name.is_empty());
@@ -206,7 +205,7 @@ async fn forwarded(args: &AskExplainArgs, client: kube::Client, path: &str) -> a
     let trouble = forwarder.take_error(port);
     let reply = ask::get(stream, "localhost", path).await;
     let reply = match (reply, trouble) {
-        // What the pod's node says explains more than the answer that did not come.
+        // The message of the pod's node explains more than the missing answer.
         (Err(error), Some(trouble)) => match tokio::time::timeout(SOON, trouble).await {
             Ok(Some(said)) => Err(anyhow::anyhow!("{}", said.trim())),
             _ => Err(error),
@@ -256,14 +255,14 @@ mod tests {
         for line in ["kubectl-kueue explain job train -o json", "kubectl-kueue explain job/train -o json"] {
             assert_eq!(args(line).path("team-a").unwrap(), wanted);
         }
-        // Of a kind that only the manager's configuration declares.
+        // A kind that only the manager's configuration declares.
         let path = args("kubectl-kueue explain workflow.argoproj.io/a").path("x").unwrap();
         assert!(path.contains("/x/a?kind=workflow.argoproj.io&"), "{path}");
         assert!(args("kubectl-kueue explain workload a -A").path("x").unwrap().ends_with("&all=true"));
     }
 
     #[test]
-    fn an_api_that_is_not_served_is_told_from_a_workload_that_is_not_there() {
+    fn an_api_that_is_not_served_is_distinguished_from_a_missing_workload() {
         let status = |code: u16, details: serde_json::Value| {
             let status = serde_json::json!({"kind": "Status", "code": code, "details": details});
             serde_json::from_value::<kube::core::Status>(status).unwrap()
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_before_a_request_is_made() {
+    fn nonsense_is_reported_before_a_request_is_made() {
         for line in [
             "explain no_de a",
             "explain job",

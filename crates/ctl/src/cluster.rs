@@ -1,4 +1,4 @@
-//! The few requests that commands make of a cluster.
+//! The requests that several commands make of a cluster.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ const PAGE_VARIABLE: &str = "KUEUECTL_LIST_REQUEST_LIMIT";
 /// The name under which the plugin writes.
 pub const FIELD_MANAGER: &str = "kubectl-kueue";
 
-/// Where objects of a kind are: in a namespace, or all of them.
+/// The path of a kind's objects, in one namespace or in all.
 pub fn collection(kind: Kind, namespace: Option<&str>) -> String {
     kind.collection(kind.version(), namespace)
 }
@@ -54,7 +54,7 @@ pub async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Re
         _ => client.request(request).await,
     };
     match answer {
-        // What the API server answers says itself what it is about.
+        // The API server's message names its subject itself.
         Err(error @ kube::Error::Api(_)) => Err(error.into()),
         answer => answer.with_context(|| what),
     }
@@ -69,7 +69,7 @@ pub async fn get(client: &Client, uri: &str) -> anyhow::Result<Value> {
     ask(client, http::Request::get(uri).body(Vec::new()).context("making a request")?).await
 }
 
-/// What the API server answered instead, if it did: the HTTP status and its words.
+/// The API server's refusal, if it answered: the HTTP status and its message.
 pub fn refusal(error: &anyhow::Error) -> Option<&kube::core::Status> {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => Some(status),
@@ -129,11 +129,11 @@ pub fn only(mut object: Value, fields: &[&str]) -> Value {
     kept
 }
 
-/// Gives the answers with a collection's pages to `take`; `ask` asks for one.
+/// Passes the answers with a collection's pages to `take`; `ask` requests one.
 ///
 /// # Errors
 ///
-/// As `ask`, of the first page that cannot be had.
+/// The error of `ask` for the first page that fails.
 pub async fn each_page(
     collection: &str,
     query: &str,

@@ -1,4 +1,4 @@
-//! What a shell completes: words and flags from the command line's definition, names from the cluster and the kubeconfig.
+//! Completions for a shell: words and flags from the command line's definition, names from the cluster and the kubeconfig.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -24,13 +24,13 @@ use crate::switch_values::with_values;
 const PROGRAM: &str = "kubectl-kueue";
 /// The name under which kubectl asks for completions.
 const FOR_KUBECTL: &str = "kubectl_complete-kueue";
-/// The variable by which a shell asks for completions.
+/// The variable with which a shell requests completions.
 const VARIABLE: &str = "KUBECTL_KUEUE_COMPLETE";
 /// A shell does not wait longer for a completion.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What kubectl reads after the candidates: they are all there is, files are none.
+/// The directive that kubectl reads after the candidates: do not complete file names.
 const NO_FILES: &str = ":4";
-/// The same, and that no space follows: the candidate goes on.
+/// The same, and no space after the candidate, because the word continues.
 const NO_FILES_NO_SPACE: &str = ":6";
 
 /// The names of a kind's objects, in the namespace of the command line.
@@ -64,7 +64,7 @@ pub fn resources() -> ArgValueCompleter {
     })
 }
 
-/// What is explained: workload or a kind of jobs, and KIND/NAME.
+/// Arguments of `explain`: workload or a kind of jobs, and KIND/NAME.
 pub fn explained_kinds() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         kinds_or_names(current, std::iter::once("workload".to_owned()).chain(job_kinds()), explained)
@@ -80,7 +80,7 @@ pub fn jobs() -> ArgValueCompleter {
     })
 }
 
-/// Flavors and their quota, `FLAVOR:…,FLAVOR:…`: the name of the last one, with the colon.
+/// Flavors and their quota, `FLAVOR:…,FLAVOR:…`: completes the last name, with the colon.
 pub fn flavors_of_quota() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let text = current.to_string_lossy();
@@ -147,7 +147,7 @@ fn matching(current: &OsStr, names: Vec<String>) -> Vec<CompletionCandidate> {
     names.into_iter().filter(|name| name.starts_with(&*current)).map(CompletionCandidate::new).collect()
 }
 
-/// The words of the command line that is being completed. A shell hands them over after `--`, kubectl as they are.
+/// The words of the command line that is being completed. A shell passes them after `--`, kubectl without it.
 fn words() -> Vec<String> {
     let mut all = std::env::args();
     let by_kubectl = all.next().is_some_and(|program| is_for_kubectl(program.as_ref()));
@@ -202,10 +202,10 @@ fn is_for_kubectl(program: &OsStr) -> bool {
     std::path::Path::new(program).file_stem().is_some_and(|name| name == FOR_KUBECTL)
 }
 
-/// Answers a shell, or kubectl, that asks for completions. True if one did: then nothing else is to be done.
+/// Answers a shell or kubectl that requests completions. Returns true if there was such a request: then the program ends.
 ///
 /// # Errors
-/// When the answer cannot be written.
+/// If the answer cannot be written.
 pub fn answer(command: impl Fn() -> clap::Command) -> anyhow::Result<bool> {
     let mut args = std::env::args_os();
     if args.next().is_some_and(|program| is_for_kubectl(&program)) {
@@ -217,7 +217,7 @@ pub fn answer(command: impl Fn() -> clap::Command) -> anyhow::Result<bool> {
     Ok(completing.try_complete(std::env::args_os(), None).unwrap_or(true))
 }
 
-/// The candidates for the last of the words, as kubectl reads them: one a line, then a directive.
+/// The candidates for the last word, in kubectl's form: one per line, then a directive.
 fn for_kubectl(mut command: clap::Command, words: Vec<OsString>) -> anyhow::Result<String> {
     let args: Vec<OsString> = std::iter::once(PROGRAM.into()).chain(words).collect();
     let last = args.len() - 1;

@@ -1,4 +1,4 @@
-//! kubectl's connection flags, and the connection that they and the kubeconfig stand for.
+//! kubectl's connection flags, and the connection that results from them and the kubeconfig.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use sluice_client::kubeconfig::{self, CONNECT, ClientError, client};
 
 use crate::complete;
 
-/// The name of the context, cluster and user that flags and kubeconfig come to.
+/// The name of the context, cluster and user in the resulting kubeconfig.
 const CHOSEN: &str = "chosen";
 
 /// kubectl's connection flags. They override the kubeconfig, as in kubectl. The first three show in every help, the rest in
@@ -77,10 +77,10 @@ pub struct Person {
     pub namespace: String,
 }
 
-/// A namespace, if it is one.
+/// Checks the name of a namespace.
 ///
 /// # Errors
-/// When no namespace can have this name.
+/// If no namespace can have this name.
 pub fn checked(namespace: &str) -> Result<&str, ClientError> {
     match dns1123_label_error(namespace) {
         None => Ok(namespace),
@@ -89,11 +89,11 @@ pub fn checked(namespace: &str) -> Result<&str, ClientError> {
 }
 
 impl ClusterArgs {
-    /// Connects as kubectl does: by `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`, else the in-cluster account, with
-    /// the flags on top.
+    /// Connects as kubectl does: with `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`, else the in-cluster account; the flags override their
+    /// settings.
     ///
     /// # Errors
-    /// When the kubeconfig cannot be read, has no such context, cluster or user, or names files that are not usable.
+    /// If the kubeconfig cannot be read, lacks the context, cluster or user, or names unusable files.
     pub async fn connect(&self) -> Result<Person, ClientError> {
         let config = self.config().await?;
         let namespace = checked(&config.default_namespace)?.to_owned();
@@ -131,7 +131,7 @@ impl ClusterArgs {
         self.kubeconfig.as_ref().map_or_else(kubeconfig::of_kubectl, |path| vec![path.clone()])
     }
 
-    /// The kubeconfig; nothing if there is none. One that the flag names has to be there.
+    /// The kubeconfig; nothing if there is none. A file that the flag names must exist.
     pub(crate) fn file(&self) -> Result<Option<Kubeconfig>, ClientError> {
         match &self.kubeconfig {
             Some(path) => kubeconfig::read(path).map(Some),
@@ -167,7 +167,7 @@ impl ClusterArgs {
         kubeconfig::of_file(self.chosen(file)?, &self.files()).await
     }
 
-    /// A kubeconfig with one context: what the flags choose, with what they override.
+    /// A kubeconfig with one context: the one that the flags choose, with their overrides.
     fn chosen(&self, file: Kubeconfig) -> Result<Kubeconfig, ClientError> {
         let absent = |what, name: &str| ClientError::Absent { what, name: name.to_owned() };
         let context = match self.context.clone().or(file.current_context).filter(|name| !name.is_empty()) {
@@ -214,7 +214,7 @@ impl ClusterArgs {
         })
     }
 
-    /// What the flags say of the API server.
+    /// Applies the flags about the API server.
     fn reach(&self, cluster: &mut Cluster) {
         if let Some(server) = &self.server {
             cluster.server = Some(server.clone());
@@ -232,7 +232,7 @@ impl ClusterArgs {
         }
     }
 
-    /// What the flags say of the user.
+    /// Applies the flags about the user.
     fn authenticate(&self, user: &mut AuthInfo) {
         if let Some(token) = &self.token {
             user.token = Some(token.clone().into());
@@ -294,7 +294,7 @@ contexts:
         ClusterArgs::from_arg_matches(&matches.unwrap()).unwrap()
     }
 
-    /// What the flags make of the file.
+    /// The result of the flags for the file.
     fn chosen(line: &str) -> Result<(Context, Cluster, AuthInfo), ClientError> {
         let mut file = args(line).chosen(Kubeconfig::from_yaml(FILE).unwrap())?;
         Ok((

@@ -97,7 +97,7 @@ async fn make(
         }
     };
     if write.dry_run == DryRun::Client && queue.is_none() {
-        // What sends nothing needs no cluster.
+        // Without a request no cluster is needed.
         if let Some(namespace) = &cluster.namespace {
             place(namespace);
         }
@@ -117,7 +117,7 @@ async fn make(
     Ok(0)
 }
 
-/// Fails unless there is such a ClusterQueue.
+/// Fails if the ClusterQueue does not exist.
 async fn known(client: &kube::Client, queue: &str) -> anyhow::Result<()> {
     let uri = crate::cluster::object(&collection(Kind::ClusterQueue, None), queue)?;
     let request = http::Request::get(uri).body(Vec::new()).context("making a request")?;

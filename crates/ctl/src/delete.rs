@@ -1,4 +1,5 @@
-//! `kubectl kueue delete` (docs/reference/08-tooling.md 8.1): of a Workload the *job* is deleted, or it would come back; the rest goes to kubectl.
+//! `kubectl kueue delete` (docs/reference/08-tooling.md 8.1): for a Workload its *job* is deleted, since otherwise the Workload would be recreated.
+//! Other kinds go to kubectl.
 
 mod removal;
 mod target;
@@ -29,7 +30,7 @@ use removal::Doomed;
 pub(crate) use target::targets;
 use target::{Kinds, Target};
 
-/// The fields of a Workload by which it is known what goes.
+/// The fields of a Workload that determine what is deleted.
 const USED: [&str; 3] = ["/metadata/name", "/metadata/uid", "/metadata/ownerReferences"];
 
 /// `kubectl kueue delete workload`.
@@ -117,7 +118,7 @@ fn is_workload(word: &str) -> bool {
     named(word.split_once('/').map_or(word, |(kind, _)| kind)) == Some(Kind::Workload)
 }
 
-/// The line that deletes the job of a Workload, of one that calls the Workload in another way: `workload.kueue.x-k8s.io/NAME`, as it is listed.
+/// The line that deletes the job of a Workload, for a user who named the Workload as in lists: `workload.kueue.x-k8s.io/NAME`.
 fn workload_line(
     cluster: &ClusterArgs,
     resource: &str,
@@ -125,7 +126,7 @@ fn workload_line(
 ) -> Result<(DeleteWorkloadArgs, ClusterArgs), clap::Error> {
     let line = ["kubectl-kueue".to_owned()].into_iter().chain(cluster.flags());
     let line = line.chain(["delete", "workload"].map(str::to_owned));
-    // One that has a name is a name as it is.
+    // A word with a slash is a name already.
     let line = line.chain(resource.contains('/').then(|| resource.to_owned())).chain(rest);
     let plugin = Plugin::read(line)?;
     match plugin.command {
@@ -134,7 +135,7 @@ fn workload_line(
     }
 }
 
-/// What goes: each object once, and which of them for each Workload.
+/// The objects to delete, each once, and which of them belong to each Workload.
 #[derive(Debug, Default)]
 struct Plan {
     doomed: Vec<Doomed>,
@@ -142,7 +143,7 @@ struct Plan {
     workloads: Vec<(String, Vec<usize>)>,
 }
 
-/// What could not be done, though the rest was.
+/// How many objects could not be deleted.
 #[derive(Debug, Default)]
 struct Troubles(usize);
 
@@ -153,7 +154,7 @@ impl Troubles {
         self.0 += 1;
     }
 
-    /// The same of what the API server refused. Where it does not answer, nothing else can be done.
+    /// The same for a refusal of the API server. If the API server does not answer, the command ends.
     fn bear<T>(&mut self, outcome: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
         match outcome {
             Ok(done) => Ok(Some(done)),
@@ -194,7 +195,7 @@ impl DeleteWorkloadArgs {
         }
         let mut doomed = plan.doomed;
         if let Some(format) = format.as_ref().filter(|format| **format != Format::Name) {
-            // What goes is printed before it goes.
+            // Objects are printed before they are deleted.
             doomed = self.show(client, doomed, format, &mut troubles).await?;
         }
         for doomed in doomed {
@@ -220,7 +221,7 @@ impl DeleteWorkloadArgs {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
         for name in &self.names {
-            // `workload.kueue.x-k8s.io/NAME`, too, as they are listed.
+            // This accepts `workload.kueue.x-k8s.io/NAME`, as in lists.
             let name = if is_workload(name) {
                 name.split_once('/').map_or(name.as_str(), |(_, name)| name)
             } else {
@@ -262,7 +263,7 @@ impl DeleteWorkloadArgs {
         Ok(kept)
     }
 
-    /// Says that one was deleted, in kubectl's words; nothing if it was printed before.
+    /// Reports a deletion in kubectl's words, unless the object was printed before.
     fn report(&self, doomed: &Doomed, namespace: &str, format: Option<&Format>) -> std::io::Result<()> {
         let dry = match self.write.dry_run {
             DryRun::None => "",
@@ -281,7 +282,7 @@ impl DeleteWorkloadArgs {
     }
 }
 
-/// What goes for Workloads. What cannot be deleted is reported.
+/// The objects to delete for these Workloads. Objects that cannot be deleted are reported.
 async fn plan(
     client: &Client,
     namespace: &str,
@@ -320,7 +321,7 @@ async fn plan(
     Ok(plan)
 }
 
-/// What would go, as the question lists it.
+/// The objects to delete, as text for the confirmation prompt.
 fn question(plan: &Plan, namespace: &str) -> String {
     let mut text = format!("In namespace {namespace}:\n");
     for (name, doomed) in plan.workloads.iter().filter(|(_, doomed)| !doomed.is_empty()) {

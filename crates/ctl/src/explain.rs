@@ -1,5 +1,5 @@
-//! `sluice explain`: why a job waits, what would let it start, and when it will. The answer comes from `sluice-sim`, which
-//! asks the engine; here is its I/O. Nothing is written to a cluster.
+//! `sluice explain`: why a job waits, what would let it start, and when it will start. The answer comes from `sluice-sim`, which asks the engine;
+//! this module does its I/O. Nothing is written to a cluster.
 
 use std::path::PathBuf;
 
@@ -83,9 +83,9 @@ fn target(target: &str, mut paths: Vec<PathBuf>) -> anyhow::Result<(Target, Vec<
 /// Runs `sluice explain`.
 ///
 /// # Errors
-/// When the world cannot be read, or has no such job.
+/// If the world cannot be read, or has no such job.
 pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
-    // The target may be of a kind that the configuration declares.
+    // The target's kind may be declared in the configuration.
     simulate::configured(&args.world)?;
     let (target, paths) = target(&args.target, std::mem::take(&mut args.world.paths))?;
     args.world.paths = paths;

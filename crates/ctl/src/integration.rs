@@ -1,4 +1,4 @@
-//! `sluice integration try`: what a declaration of a job kind makes of an object, without a cluster.
+//! `sluice integration try`: applies a declaration of a job kind to an object, without a cluster.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct TryArgs {
     pub object: PathBuf,
 }
 
-/// What admission adds in the example, besides what is Sluice's own.
+/// The node label that admission adds in the example, besides Sluice's own.
 const FLAVOR: (&str, &str) = ("example.com/flavor", "chosen");
 
 /// Runs the command.
@@ -63,7 +63,7 @@ pub fn run(command: &IntegrationCommand) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The configuration of a file, or one that has nothing but the file's declaration.
+/// The configuration of a file, or a configuration with only the file's declaration.
 fn declarations(path: &Path) -> anyhow::Result<Configuration> {
     let name = path.display();
     let mut file = document(path)?;
@@ -86,7 +86,7 @@ fn document(path: &Path) -> anyhow::Result<Value> {
     serde_saphyr::from_str(&text).with_context(|| format!("{name}: not one YAML document"))
 }
 
-/// What there is to say, part by part.
+/// The output, part by part.
 fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyhow::Result<Vec<String>> {
     if object["metadata"]["name"].as_str().is_none_or(str::is_empty) {
         bail!("the object has no metadata.name");
@@ -150,7 +150,7 @@ fn shown(configuration: Configuration, kind: JobKind, mut object: Value) -> anyh
     Ok(parts)
 }
 
-/// What the webhook adds to a new object, so that its pods wait in its place.
+/// What the webhook adds to a new object whose pods wait for admission themselves.
 fn marks(configuration: &Configuration, kind: JobKind, object: &Value) -> Patch {
     let context = Context {
         manage_jobs_without_queue_name: configuration.manage_jobs_without_queue_name,
@@ -189,7 +189,7 @@ fn workload(configuration: Configuration, kind: JobKind, object: &Value) -> anyh
     let source = Source { file: "the object".to_owned(), document: 1 };
     let mut object = object.clone();
     if let Some(object) = object.as_object_mut() {
-        // As it is before it ever ran.
+        // The state before its first start.
         object.remove("status");
     }
     simulation.apply(&Manifest { source, kind: Kind::Job(kind), object })?;
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(start.pointer(at), Some(&json!({FLAVOR.0: FLAVOR.1})));
         assert_eq!(stop.pointer(at), Some(&Value::Null));
 
-        // No field suspends it: its pods are marked.
+        // No field suspends it, so its pods get gates.
         let [facts, workload, marks, pod] = <[_; 4]>::try_from(tried("cloneset").unwrap()).unwrap();
         assert_eq!(facts["framework"], "apps.kruise.io/cloneset");
         assert_eq!(workload["spec"]["podSets"][0]["count"], 3);

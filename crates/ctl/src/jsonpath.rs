@@ -12,7 +12,7 @@ use path::{Path, Reader};
 pub struct JsonPathError {
     /// Characters before the mistake.
     pub at: usize,
-    /// What should be there.
+    /// What was expected here.
     pub expected: &'static str,
 }
 
@@ -24,9 +24,9 @@ pub struct Template(Vec<Part>);
 enum Part {
     /// As it stands.
     Text(String),
-    /// What a path finds.
+    /// The results of a path.
     Found(Path),
-    /// The same for each that a path finds.
+    /// The template repeated for each result of a path.
     Each(Path, Vec<Self>),
 }
 
@@ -34,7 +34,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// When braces, brackets or quotes are not closed, or a path is not one.
+    /// If braces, brackets or quotes are not closed, or a path is invalid.
     pub fn parse(text: &str) -> Result<Self, JsonPathError> {
         let mut reader = Reader::new(text);
         let parts = parts(&mut reader, false)?;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn mistakes_are_reported_with_their_place() {
         for (template, at, expected) in [
             ("{.a", 3, "}"),
             ("{range .items[*]}{.a}", 21, "{end}"),

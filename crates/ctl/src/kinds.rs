@@ -1,4 +1,4 @@
-//! Every command knows every kind of jobs: those of the registry, and those that a configuration declares.
+//! Tests that every command knows every kind of jobs: the kinds of the registry, and declared ones.
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
@@ -12,7 +12,7 @@ use crate::delete::targets;
 use crate::list::{Named, job_of};
 use crate::migrate::Tally;
 
-/// Those of the registry, and one that is declared.
+/// The kinds of the registry, and a declared one.
 fn every_kind() -> Vec<JobKind> {
     let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: [batch/job]\n  declared:\n  \
                 - {group: shop.example.com, version: v1, kind: Errand, active: self.status.on, podSets: [{name: main, template: spec.template}]}\n";
@@ -22,7 +22,7 @@ fn every_kind() -> Vec<JobKind> {
     JobKind::ALL.into_iter().chain([declared]).collect()
 }
 
-/// The job that owns the Workload of the job `a` of a kind: a pod of the ReplicaSet `a-abc`, where each pod is a job.
+/// The owner of the Workload of a job `a` of this kind; where each pod is a job, a pod of the ReplicaSet `a-abc`.
 fn owner(kind: JobKind) -> (JobKind, &'static str) {
     if kind.integration().pods_are_jobs { (JobKind::POD, "a-abc-x") } else { (kind, "a") }
 }

@@ -1,4 +1,4 @@
-//! What is left to kubectl: `get`, `describe`, `edit`, `patch` and `delete` of Kueue's kinds.
+//! Commands that kubectl carries out: `get`, `describe`, `edit`, `patch` and `delete` of Kueue's kinds.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use sluice_sim::resource::named;
 use crate::complete;
 use crate::connection::ClusterArgs;
 
-/// The variable that names another kubectl than the one in the path.
+/// The variable with the path of another kubectl.
 const KUBECTL: &str = "KUBECTL";
 
 /// Words that go to kubectl as they are, except for the name of the kind.

@@ -1,4 +1,4 @@
-//! The manager that leads: which pod it is, as its lease says.
+//! The pod of the leading manager, from its lease.
 
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -8,11 +8,11 @@ use sluice_client::lease;
 use crate::cluster::object;
 use crate::connection::checked;
 
-/// The pod of the manager that leads.
+/// The pod of the leading manager.
 ///
 /// # Errors
 ///
-/// If the namespace or the name is not one, the lease cannot be read or does not exist, or it has no holder or one that is not Sluice.
+/// If the namespace or the name is invalid, the lease cannot be read or does not exist, or it has no holder or one that is not Sluice.
 pub async fn pod(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
     object(checked(namespace)?, name)?;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);

@@ -1,5 +1,4 @@
-//! What people run at a command line: the plugin `kubectl kueue`, migration, and the simulator's commands with what they show. `sluice`
-//! has the last two as well.
+//! The commands: the plugin `kubectl kueue`, migration, and the simulator's commands with their output. `sluice` has the last two as well.
 //!
 //! It must never contain an admission decision: those come from `sluice-sim`, which asks the engine, or from the manager.
 //! Invariants:

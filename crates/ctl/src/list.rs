@@ -79,7 +79,7 @@ impl ListCommand {
     }
 }
 
-/// The fields of objects that every table shows, or by which its rows are chosen.
+/// The fields of objects that every table shows, or that select its rows.
 const OF_EVERY_TABLE: &[&str] =
     &["/metadata/name", "/metadata/namespace", "/metadata/creationTimestamp", "/metadata/ownerReferences"];
 
@@ -89,7 +89,7 @@ struct Table<'a> {
     row: &'a dyn Fn(&Value, Timestamp) -> Vec<String>,
 }
 
-/// A list that is printed here, not by kubectl.
+/// A list that this program prints, not kubectl.
 struct Printing<'a> {
     listing: &'a Listing,
     format: Option<Format>,
@@ -146,7 +146,7 @@ impl Listing {
 }
 
 impl Printing<'_> {
-    /// The namespace that is looked in, if it is only one.
+    /// The namespace of the list, if it is only one.
     fn namespace(&self) -> Option<&str> {
         let one = self.kind.namespaced() && !self.all;
         one.then_some(self.person.namespace.as_str())
@@ -157,7 +157,7 @@ impl Printing<'_> {
         matches!(self.format, None | Some(Format::Wide))
     }
 
-    /// The objects that the selectors choose: for a table their names, ages, owners and these fields, else all that is printed of them.
+    /// The selected objects. For a table: their names, ages, owners and these fields; else everything that is printed.
     async fn fetch(&self, fields: &[&str]) -> anyhow::Result<Vec<Value>> {
         let query = selector("labelSelector", self.listing.selector.as_deref())
             + &selector("fieldSelector", self.listing.field_selector.as_deref());
@@ -213,7 +213,7 @@ fn is_true(object: &Value, condition: &str) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == condition && c["status"] == "True")
 }
 
-/// When a condition became what it is.
+/// The time of a condition's last transition.
 fn since(object: &Value, condition: &str) -> Option<Timestamp> {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|c| c["type"] == condition)?;

@@ -8,13 +8,13 @@ use sluice_ctl::cli::Plugin;
 use sluice_ctl::complete;
 use sluice_ctl::print::say;
 
-/// What simulates makes and drops many small documents.
+/// Simulations allocate and free many small documents.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // Exactly one TLS provider, before anything else can choose another.
+    // Installs exactly one TLS provider, before anything else can choose another.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match complete::answer(Plugin::command) {
         Ok(false) => {}

@@ -1,4 +1,4 @@
-//! `-o` and what belongs to it: objects as names, documents, or what a template finds in them.
+//! `-o` and related flags: objects as names, documents, or results of a template.
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -40,19 +40,19 @@ pub enum Format {
     Json,
     /// YAML.
     Yaml,
-    /// What a template says.
+    /// The result of a template.
     JsonPath(Template),
-    /// What a template finds, as JSON.
+    /// The result of a template, as JSON.
     JsonPathAsJson(Template),
     /// A format that only kubectl writes.
     OfKubectl,
 }
 
 impl OutputArgs {
-    /// What the flags say; nothing without any.
+    /// The format of the flags; nothing without any.
     ///
     /// # Errors
-    /// When there is no such format, a template is missing or is none, or its file cannot be read.
+    /// If the format does not exist, a template is missing or invalid, or its file cannot be read.
     pub fn format(&self) -> anyhow::Result<Option<Format>> {
         let Some(output) = &self.output else {
             return Ok(self.template.is_some().then_some(Format::OfKubectl));
@@ -91,10 +91,10 @@ impl OutputArgs {
         output.chain(template).chain(fields).collect()
     }
 
-    /// Objects of a kind as text: `one` by itself, else as a list.
+    /// Objects of a kind as text: a single document with `one`, else a list.
     ///
     /// # Errors
-    /// When the format is one that is not for objects, or an object cannot be written in it.
+    /// If the format is not for objects, or an object cannot be written in it.
     pub fn render(
         &self,
         format: &Format,
@@ -122,10 +122,10 @@ impl OutputArgs {
         }
     }
 
-    /// Objects that say their kinds as text: `one` by itself, else as a list.
+    /// Objects with their own kinds as text: a single document with `one`, else a list.
     ///
     /// # Errors
-    /// When the format is none of documents, or an object cannot be written in it.
+    /// If the format is not one for documents, or an object cannot be written in it.
     pub fn documents(&self, format: &Format, mut found: Vec<Value>, one: bool) -> anyhow::Result<String> {
         for object in &mut found {
             self.drop_managed_fields(object);

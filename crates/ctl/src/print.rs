@@ -1,4 +1,4 @@
-//! What commands print.
+//! Output of commands to the terminal.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

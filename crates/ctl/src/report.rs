@@ -50,7 +50,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// What the flags say of the beginning and the end.
+    /// The beginning and the end from the flags.
     fn given(&self, now: Timestamp) -> anyhow::Result<[Option<Timestamp>; 2]> {
         let given = |flag: &str, text: &Option<String>| {
             let parse = |text: &String| time(text, now).with_context(|| format!("--{flag} {text}"));
@@ -88,7 +88,7 @@ impl ReportArgs {
         self.clusterqueue.as_deref().is_none_or(queue) && namespace.is_none_or(of_namespace)
     }
 
-    /// What is printed.
+    /// The output.
     fn shown(&self, lines: Vec<Line>, (since, until): (Timestamp, Timestamp)) -> anyhow::Result<String> {
         let Recorded { record, end, lost } = Recorded::new(lines, since, until);
         if lost > 0 {
@@ -215,7 +215,7 @@ mod tests {
         assert!(of("").contains("team   -       2     2"), "{}", of(""));
     }
 
-    /// What the files say of two reservations that have no end in them: a later manager found one of them.
+    /// Two reservations without an end in the files: a later manager found one of them.
     #[test]
     fn a_reservation_without_an_end_is_open_unless_a_later_manager_did_not_find_it() {
         let usage = json!({"spot": {"cpu": "2"}});

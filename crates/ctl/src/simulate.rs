@@ -1,4 +1,4 @@
-//! `sluice simulate`: files in, virtual cluster, report out. The simulation itself is in `sluice-sim`; here is its I/O.
+//! `sluice simulate`: files in, virtual cluster, report out. The simulation itself is in `sluice-sim`; this module does its I/O.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -168,7 +168,7 @@ fn options(args: &WorldArgs, configuration: Configuration, loaded: &Loaded) -> O
     options
 }
 
-/// Refuses jobs of which it is not known what their controllers write down: they would be started, and never be seen to run.
+/// Refuses jobs whose controllers' status fields are not known: they would start, but never be seen running.
 fn only_simulated(manifests: &Manifests) -> anyhow::Result<()> {
     for manifest in &manifests.objects {
         if let Kind::Job(kind) = manifest.kind
@@ -184,7 +184,7 @@ fn only_simulated(manifests: &Manifests) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is left out since it cannot be simulated: why, of the first few, and how many more.
+/// Objects that are left out because they cannot be simulated: reasons for the first few, and the number of the others.
 fn not_played(left_out: &LeftOut) -> Vec<Skipped> {
     let why = |wrong: &ManifestError| {
         let separator = if wrong.path.is_empty() { "" } else { ": " };
@@ -250,7 +250,7 @@ impl Progress {
     }
 }
 
-/// Writes progress to standard error. No one has to read it.
+/// Writes progress to standard error; errors are ignored.
 fn aside(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -275,7 +275,7 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
             .await?;
         loaded.manifests.observed = live.observed;
         options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
-        // What the files name replaces what the cluster has.
+        // Objects in files replace those of the cluster.
         loaded.manifests.objects = whatif::overlay(live.objects, loaded.manifests.objects);
     }
     only_simulated(&loaded.manifests)?;
@@ -285,7 +285,7 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
 /// Runs `sluice simulate`.
 ///
 /// # Errors
-/// When what it is made from cannot be read, or the outcome cannot be written.
+/// If an input cannot be read, or the result cannot be written.
 pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
     let (loaded, mut options) = world(&args.world, cluster).await?;
     options.until = args.until.or(options.until);
@@ -302,14 +302,14 @@ pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8
     let log = args.record.as_deref().map(log_to).transpose()?;
     let (sink, log) = log.unzip();
     let mut simulation = begin(&loaded, options.clone(), sink)?;
-    // What happens does not get between the documents.
+    // Events must not be mixed with the documents.
     let aside = args.output != Output::Table;
     let watch = args.watch.map(|speed| Watch { speed, aside });
     if !play(&mut simulation, watch, on)? {
         if !aside && args.record.is_none() {
             return Ok(0);
         }
-        // No one watches, but there is something else to be made of it.
+        // No reader is left for the events, but other output is still due.
         play(&mut simulation, None, false)?;
     }
     if let Some(log) = log {
@@ -352,7 +352,7 @@ fn write(text: &str) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// What a change brings: two records, each with its end in milliseconds from the beginning.
+/// The effects of a change: two records, each with its end in milliseconds from the beginning.
 fn compared(futures: [(&Record, i64); 2], seed: u64, output: Output) -> anyhow::Result<String> {
     let [(before, before_end), (after, after_end)] = futures;
     let difference = whatif::Difference::new(before, before_end, after, after_end, seed);
@@ -364,7 +364,7 @@ fn compared(futures: [(&Record, i64); 2], seed: u64, output: Output) -> anyhow::
     })
 }
 
-/// The same world with changes on top: an object of the same name replaces the one that was there.
+/// The same world with changes on top: an object replaces the existing one of the same name.
 fn begin_changed(loaded: &Loaded, change: Loaded, options: Options) -> anyhow::Result<Simulation> {
     let mut manifests = loaded.manifests.clone();
     let mut files = loaded.files.clone();
@@ -383,7 +383,7 @@ struct Watch {
     aside: bool,
 }
 
-/// Runs a simulation to its end: as fast as it goes, or at a speed and with its events shown, as long as someone reads them. Whether it ended.
+/// Runs a simulation to its end, as fast as possible, or at a given speed with its events shown as long as they are read. Returns whether it ended.
 fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::Result<bool> {
     let Some(Watch { speed, aside }) = watch else {
         let progress = Progress::new(on);
@@ -416,7 +416,7 @@ fn play(simulation: &mut Simulation, watch: Option<Watch>, on: bool) -> anyhow::
     }
 }
 
-/// A decision log that is being written: what the writing said.
+/// A decision log in progress, with the error of its writer.
 struct Log {
     troubles: Receiver<std::io::Error>,
     file: PathBuf,
@@ -439,7 +439,7 @@ struct LogFile {
 }
 
 impl LogFile {
-    /// Tells of a trouble. The receiver lives as long as the simulation.
+    /// Reports an I/O error. The receiver lives as long as the simulation.
     fn check(&self, outcome: std::io::Result<()>) {
         if let Err(error) = outcome {
             let _ = self.tell.send(error);
@@ -453,7 +453,7 @@ impl LogFile {
 }
 
 impl Drop for LogFile {
-    /// What is still in memory may fail to be written too.
+    /// Writing the buffered rest may fail, too.
     fn drop(&mut self) {
         let outcome = self.target.flush();
         self.check(outcome);

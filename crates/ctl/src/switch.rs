@@ -94,7 +94,7 @@ pub enum ResumeCommand {
     Workload(OneWorkload),
 }
 
-/// What is changed, and to what.
+/// The field to change, and its value.
 struct Change<'a> {
     kind: Kind,
     name: &'a str,

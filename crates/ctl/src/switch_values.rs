@@ -18,7 +18,7 @@ fn with_value(flag: Arg) -> Arg {
     flag.default_missing_value("true").default_value("false").hide_default_value(true)
 }
 
-/// What Go takes for a truth value.
+/// The truth values that Go accepts.
 fn value(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),

@@ -1,4 +1,4 @@
-//! What a simulation came to, as plain text: the timeline, figures, and how two futures differ.
+//! The results of a simulation as plain text: the timeline, figures, and the difference of two futures.
 
 mod difference;
 
@@ -53,7 +53,7 @@ pub fn columns(heading: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// One line of the timeline as text, whatever names and messages contain.
+/// One line of the timeline as text that is safe to print.
 pub fn line(line: &Line) -> String {
     let who = line.job.as_deref().unwrap_or("-");
     let text = format!("{:>10}  {:<9}  {who:<32}  {}", time(line.at), line.what.word(), line.what.details());
@@ -65,7 +65,7 @@ pub fn report(report: &Report, timeline: Option<bool>) -> String {
     text(report, timeline, "of simulated time")
 }
 
-/// The same of what really happened.
+/// The same for a past period.
 pub fn recorded(report: &Report, timeline: Option<bool>) -> String {
     text(report, timeline, "recorded")
 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn borrowed_memory_is_told_in_gibibytes() {
+    fn borrowed_memory_is_reported_in_gibibytes() {
         assert_eq!(hours("memory", 10_293_144_436.8), "9.59Gi");
         assert_eq!(hours("memory", 0.0), "0.00Gi");
         assert_eq!(hours("cpu", 16.768), "16.77");

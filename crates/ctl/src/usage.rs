@@ -126,7 +126,7 @@ pub async fn run(args: UsageArgs, cluster: &ClusterArgs) -> anyhow::Result<u8> {
         namespace.is_none_or(|wanted| account.namespace == wanted)
             && queue.is_none_or(|wanted| account.cluster_queue == wanted)
     });
-    // Shares of queues are of all who use them.
+    // The shares of a queue count all of its users, so they are dropped for a single namespace.
     ledger.places.retain(|place, _| namespace.is_none() && queue.is_none_or(|wanted| place.0 == wanted));
     if ledger.lost > 0 {
         say(&format!("warning: {} lines of the journal are missing: they could not be written", ledger.lost));

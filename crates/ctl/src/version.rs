@@ -1,4 +1,4 @@
-//! What this program is, and what runs in the cluster.
+//! The versions of this program and of the manager in the cluster.
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;

@@ -1,4 +1,4 @@
-//! What commands that write share: dry runs, and how they say what they did.
+//! Common parts of commands that write: dry runs, and their output.
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -32,28 +32,28 @@ pub struct WriteArgs {
 }
 
 impl WriteArgs {
-    /// The format that was asked for.
+    /// The requested format.
     ///
     /// # Errors
-    /// When it is not one that this program writes.
+    /// If this program does not write that format.
     pub fn format(&self, kind: Kind) -> anyhow::Result<Option<Format>> {
         let format = self.output.format()?;
         if let Some(format) = &format {
-            // Before anything is written: a format that is refused afterwards comes too late.
+            // This comes before the write: refusing the format afterwards would be too late.
             self.output.render(format, kind, Vec::new(), false)?;
         }
         Ok(format)
     }
 
-    /// What the request says of a dry run, in a query that has begun.
+    /// The query parameter for a dry run, to append to a query.
     pub fn query(&self) -> &'static str {
         if self.dry_run == DryRun::Server { "&dryRun=All" } else { "" }
     }
 
-    /// Prints the object as was asked for, else what was done to it.
+    /// Prints the object in the requested format, or else what was done to it.
     ///
     /// # Errors
-    /// When it cannot be printed.
+    /// If it cannot be printed.
     pub fn report(
         &self,
         format: Option<&Format>,

@@ -1,4 +1,4 @@
-//! What is shown of whole simulations: the scenarios of `examples/simulate` as text, as a page, and beside their what-if.
+//! The output of whole simulations: the scenarios of `examples/simulate` as text, as a page, and with their what-if.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 #[path = "../../sim/tests/worlds/mod.rs"]

@@ -1,4 +1,4 @@
-//! What the engine knows of one workload, taken out of it: for the explanations that other programs show.
+//! What the engine knows of one workload, as a value: other programs show explanations from it.
 
 use std::ops::Bound;
 
@@ -16,7 +16,7 @@ use crate::world::{WorkloadEntry, workload_ref};
 /// How far a workload has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It has no admission.
+    /// It is not admitted.
     Waiting,
     /// It is admitted.
     Admitted,
@@ -58,7 +58,7 @@ pub struct Account {
 pub struct WhyNotMoved {
     /// As its event says.
     pub text: String,
-    /// What keeps its ClusterQueue from admitting it again, if that is the reason.
+    /// What keeps its ClusterQueue from admitting it again, if that is why it waits.
     pub barred: Option<String>,
     /// Whether no nodes were free for it, not even without workloads of lower priority.
     pub no_room: bool,
@@ -82,7 +82,7 @@ const MOST_FITS: usize = 4;
 /// Domains that are named of each level.
 const MOST_DOMAINS: usize = 3;
 
-/// An account that is being put together: of a queue of many, page by page.
+/// An account in progress: of a long queue, page by page.
 #[derive(Clone, Debug)]
 pub struct Accounting {
     kind: Option<Kind>,
@@ -97,8 +97,8 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Of a Workload, or of a job's Workload; of an object each of whose pods is a job, of one of these. `kind` says what the name is one of; without it a
-    /// Workload of that name comes first.
+    /// The account of a Workload, or of a job's Workload; of an object each of whose pods is a job, that of one of these pods. `kind` is the kind of
+    /// the name; without it a Workload of that name comes first.
     pub fn new(kind: Option<Kind>, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.into(), name.into());
         Self {
@@ -113,17 +113,17 @@ impl Accounting {
         }
     }
 
-    /// The most Workloads that were looked at for one page.
+    /// The largest number of Workloads that one page looked at.
     pub fn largest_page(&self) -> usize {
         self.largest
     }
 
-    /// Of a job without a Workload, what it is a part of, if that is the reason.
+    /// For a job without a Workload: the job that it is a part of, if that is the reason.
     pub fn whole(&self) -> Option<&Whole> {
         self.whole.as_ref()
     }
 
-    /// The account, with at most `most` of those ahead of it; nothing if there is no such Workload. The queue is put in order here.
+    /// The account, with up to `most` of the Workloads ahead of it; `None` if there is no such Workload. The queue is sorted here.
     pub fn into_account(self, most: usize) -> Option<Account> {
         let mut account = self.account?;
         let all = Standing::positions(self.waiting);
@@ -203,7 +203,7 @@ impl Engine {
         }
     }
 
-    /// The Workload of one of the pods of an object each of whose pods is a job: of one that waits, if any does.
+    /// The Workload of one of the pods of an object each of whose pods is a job: of a waiting pod, if there is one.
     fn workload_of_pods(&self, kind: JobKind, namespace: &Name, object: &str) -> Option<WorkloadKey> {
         let from = (Name::clone(namespace), Name::from(format!("{object}-")));
         let pods = self.world.pod_homes.range(from.clone()..);

@@ -1,4 +1,4 @@
-//! Taking in the answers of writes.
+//! Handles the answers of writes.
 
 use std::sync::Arc;
 
@@ -176,8 +176,8 @@ impl Engine {
         }
     }
 
-    /// Whether an answer is about an object that is still there, and no newer version of it was seen meanwhile: neither what was deleted nor
-    /// what was changed comes back. Jobs and Workloads compare their versions themselves.
+    /// Whether an answer is about an object that still exists, and no newer version of it was seen meanwhile, so that neither a deleted object nor an
+    /// older version comes back. Jobs and Workloads compare their versions themselves.
     pub(crate) fn is_current(&self, open: &Open, object: &Object) -> bool {
         match object {
             Object::Workload(w) if !open.finds => {
@@ -215,7 +215,7 @@ impl Engine {
         }
     }
 
-    /// The job that waits for a write on one that it controls sees to it again.
+    /// Reconciles the job that waits for a write on a job that it controls.
     fn touch_parent(&mut self, child: &ObjectRef) {
         if let Some(entry) = job_key(child).and_then(|key| self.world.jobs.get(&key)) {
             self.dirty.jobs.extend(self.above(&entry.view));
@@ -237,7 +237,7 @@ impl Engine {
             if open.purpose == Purpose::DeleteChild && matches!(error, WriteError::Refused(_)) {
                 entry.suspend_is_not_refused();
             }
-            // What belongs to a stop may be too much for the object, such as one more annotation: that lets no job run on.
+            // A refused stop may be too much for the object, for example because of one more annotation: then the job is only suspended.
             let refused = open.purpose == Purpose::StopJob && matches!(error, WriteError::Refused(_));
             if refused && !entry.view.suspended && !entry.view.stopping && !entry.only_suspends {
                 (entry.only_suspends, entry.retry.until) = (true, None);
@@ -274,7 +274,7 @@ impl Engine {
         }
         match error {
             WriteError::NotFound(_) if creates(open) => {}
-            // Another one may have its name by now.
+            // Another object may have its name by now.
             WriteError::NotFound(_) if open.job.is_none() && !about_known => {}
             WriteError::NotFound(_) if open.job.is_none() => self.forget_object(&open.object, None),
             WriteError::Refused(why) if open.purpose == Purpose::StartJob => {
@@ -324,9 +324,10 @@ impl Engine {
             entry.unchecked = true;
         }
         match &open.decision {
-            // It may have been carried out, now or the time before: no other Workload gets the quota before that is known.
+            // The reservation may have been written, now or before: no other Workload gets the quota before that is known.
             Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
-            // The same holds of the nodes. If it was not, it is made again for the Workload as it is, unless that has another admission.
+            // The same is true of the nodes. If the assignment was not written, it is made again for the current Workload, unless that has another
+            // admission.
             Some(place @ Decision::Place(..)) if uncertain => {
                 if let Some(entry) = self.world.workloads.get_mut(&key) {
                     entry.decision.get_or_insert_with(|| place.clone());
@@ -350,12 +351,12 @@ impl Engine {
                 if let Some(entry) = self.world.workloads.get_mut(&key)
                     && entry.pending_message.is_none()
                 {
-                    // What was said of its equals is no event of its own.
+                    // Equivalent Workloads get no event of their own.
                     let with_event = open.purpose == Purpose::Pend;
                     entry.pending_message = why.map(|why| PendingMessage { why: Arc::new(why), with_event });
                 }
             }
-            // The core finds nodes anew for the Workload as it is.
+            // The core finds nodes anew for the current Workload.
             Some(Decision::Place(..)) | None => {}
         }
     }
@@ -427,7 +428,7 @@ impl Engine {
     }
 }
 
-/// Whether a write is to make an object: what was not found is not that object.
+/// Whether a write creates an object: then "not found" is about another object.
 pub(crate) fn creates(open: &Open) -> bool {
     matches!(open.purpose, Purpose::CreateWorkload | Purpose::CreateTemplate | Purpose::CreateRequest)
 }

@@ -1,15 +1,15 @@
-//! Attempts to admit a Workload, for traces: how far each has come, by what the API server has.
+//! Attempts to admit a Workload, for traces: how far each attempt got, according to the API server.
 //!
-//! An attempt begins when the Workload is queued, for the first time or after an eviction. It ends when its pods are ready, or its job was
-//! started where pods are not waited for; or when it is evicted, finished or deleted before that. Its number follows from the evictions that its
-//! status counts: every replica has the same one, also after a restart, and nothing is stored for it.
+//! An attempt begins when the Workload is queued, for the first time or after an eviction. It ends when the pods are ready (when the job is started,
+//! if `waitForPodsReady` is off), or when the Workload is evicted, finished or deleted before that. Its number follows from the evictions counted in
+//! the status: every replica computes the same number, also after a restart, and nothing is stored for it.
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::WorkloadCondition;
 use sluice_api::v1beta2::CheckState;
 use sluice_core::{Name, WorkloadKey};
 
-/// The times of objects are whole seconds: what was seen no later than this after one says it finer.
+/// The times of objects are whole seconds: what was seen within this time after one has the more exact time.
 pub const FINER: SignedDuration = SignedDuration::from_secs(2);
 
 /// One thing that was seen or decided about an attempt.
@@ -54,7 +54,7 @@ pub struct Progress {
     pub cluster_queue: String,
     /// The priority.
     pub priority: i32,
-    /// Since when it is queued; of an attempt that is not the first, only if that is still to be seen.
+    /// Since when it is queued; for an attempt after the first only if the objects still show it.
     pub queued: Option<Timestamp>,
     /// Since when it holds quota.
     pub reserved: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! How far attempts to admit a Workload have come, found from what the API server has.
+//! How far attempts to admit a Workload got, derived from the objects of the API server.
 
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::ingest::workload::{effective_priority, is, reserved};
 use crate::input::{Kind, ObjectRef};
 
-/// The number of the attempt that a status belongs to, from 1. One that is evicted and still holds quota belongs to the one that ends.
+/// The number of the attempt that a status belongs to, from 1. While a Workload is evicted and still holds quota, its attempt goes on.
 pub(crate) fn number(status: &WorkloadStatus) -> u32 {
     let counts = status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
     let evictions = counts.fold(0_u32, |sum, e| sum.saturating_add(u32::try_from(e.count).unwrap_or(0)));
@@ -68,14 +68,14 @@ fn queued(object: &slim::Workload) -> Option<Timestamp> {
 }
 
 impl Engine {
-    /// Hands out how far an attempt has come by a new version of its Workload. The known one is still the one before.
+    /// Reports the progress of an attempt from a new version of its Workload. The stored version is still the old one.
     pub(crate) fn attempt_seen(&mut self, key: &WorkloadKey, after: &slim::Workload) {
         if !self.config.tracing {
             return;
         }
         let Some(before) = self.world.workloads.get(key).map(|entry| &entry.object) else {
             let finer = queued(after).is_some_and(|since| self.now.duration_since(since) < FINER);
-            // Of what was there before this process, the objects say as much as can be known.
+            // For what existed before this process started, the objects have all that can be known.
             if finer && !reserved(&after.status) && !is(&after.status, Type::Finished) {
                 let progress = self.progress(key, after, None, end(&after.status));
                 self.push_attempt(key, after, number(&after.status), progress);
@@ -108,7 +108,7 @@ impl Engine {
             return;
         }
         let Some(object) = self.world.workloads.get(key).map(|entry| &entry.object) else { return };
-        // One that is deactivated is not queued.
+        // A deactivated Workload is not queued.
         if self.is_over(&object.status) || !object.spec.active {
             return;
         }
@@ -141,8 +141,8 @@ impl Engine {
         }
     }
 
-    /// The number of a Workload's attempt, if a trace of it is made: where pods are not waited for it ends with the start of the job, which there is
-    /// none of where the job is not here.
+    /// The number of a Workload's attempt, if it is traced: if pods are not waited for, the attempt ends with the start of the job, which happens
+    /// elsewhere if the job is not here.
     pub(crate) fn attempt_of(&self, object: &ObjectRef, uid: &str) -> Option<u32> {
         if !self.config.tracing || object.kind != Kind::Workload {
             return None;

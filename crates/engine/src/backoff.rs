@@ -1,10 +1,10 @@
-//! Exponential backoff, where wanted with the reference's jitter (docs/reference/06-algorithm.md 6.16 and 6.23).
+//! Exponential backoff, optionally with the reference's jitter (docs/reference/06-algorithm.md 6.16 and 6.23).
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// The jitter is at most this fraction of the wait: one part in so many.
+/// The jitter is at most the wait divided by this number.
 const JITTER_PARTS: u64 = 10_000;
 
 /// How waits grow.

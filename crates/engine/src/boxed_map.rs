@@ -1,4 +1,4 @@
-//! A sorted map of large values that is mostly asked for single ones.
+//! A sorted map of large values, for lookups of single keys.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
         self.values.get(key).map(Box::as_ref)
     }
 
-    /// The key as it is kept: clones of it share its memory.
+    /// The stored key: clones of it share its memory.
     pub fn get_key_value(&self, key: &K) -> Option<(&K, &V)> {
         self.values.get_key_value(key).map(|(key, value)| (key, &**value))
     }

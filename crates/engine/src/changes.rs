@@ -10,7 +10,7 @@ use crate::input::ObjectRef;
 
 /// Changes that are remembered, of all objects together.
 const MOST_KEPT: usize = 512;
-/// Fields that are named of one change.
+/// The highest number of fields that are named for one change.
 const MOST_FIELDS: usize = 5;
 
 /// A change of the spec of a ClusterQueue, LocalQueue, Cohort or ResourceFlavor.
@@ -69,7 +69,7 @@ impl Changes {
     }
 }
 
-/// Adds a line for each field that differs. Items of lists that have names are told apart by them.
+/// Adds a line for each field that differs. Items of lists are identified by their names if they have any.
 fn compare(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(a), Value::Object(b)) => {

@@ -22,8 +22,8 @@ pub use delay::StatusDelay;
 pub use gather::Gather;
 pub use parts::Part;
 
-/// Nodes and Workloads that one cycle looks at to find room for displaced work: at less than a microsecond each, no more than 20 milliseconds at a
-/// stretch. Where hundreds of node pools fail at once it is a fraction of that.
+/// Nodes and Workloads that one cycle looks at to find room for displaced work: at less than a microsecond each, at most 20 milliseconds in one go.
+/// If hundreds of node pools fail at once it is a fraction of that.
 const HOTSWAP_STEPS: u64 = 20_000;
 
 /// See [`EngineConfig::status_interval_ms`].
@@ -32,7 +32,7 @@ const STATUS_INTERVAL_MS: i64 = 1_000;
 /// See [`EngineConfig::statuses_per_second`].
 const STATUSES_PER_SECOND: u32 = 20;
 
-/// See [`EngineConfig::most_reservations`]: as many as the writer has in flight at most.
+/// See [`EngineConfig::most_reservations`]: the writer's highest number of writes in flight.
 const MOST_RESERVATIONS: usize = 64;
 
 /// See [`EngineConfig::message_interval_seconds`].
@@ -48,7 +48,7 @@ pub struct EngineConfig {
     pub manage_jobs_without_queue_name: bool,
     /// `managedJobsNamespaceSelector`; `None` selects every namespace.
     pub managed_jobs_namespace_selector: Option<LabelSelector>,
-    /// The job kinds in `integrations.frameworks` whose objects are jobs, and those that these imply.
+    /// The job kinds in `integrations.frameworks` whose objects are jobs, and the kinds that these imply.
     pub frameworks: BTreeSet<JobKind>,
     /// The kinds in `integrations.externalFrameworks`: jobs below their objects run on the Workloads of these.
     pub external: BTreeSet<JobKind>,
@@ -78,21 +78,21 @@ pub struct EngineConfig {
     pub local_queue_metrics: file::LocalQueueMetrics,
     /// A status whose figures changed is written at most this often per queue, in milliseconds.
     pub status_interval_ms: i64,
-    /// So many statuses of which only figures changed are written per second, of all queues and Cohorts together. 0 is without limit.
+    /// The highest number of statuses per second, of all queues and Cohorts together, in which only numbers changed. 0: no limit.
     pub statuses_per_second: u32,
-    /// How long a workload waits until the reason for that is written.
+    /// How long a workload waits until the reason for its waiting is written.
     pub status_delay: StatusDelay,
-    /// `scheduler.gatherFor`: how long a cycle waits for more of what it is for.
+    /// `scheduler.gatherFor`: how long a cycle waits for more of the changes that caused it.
     pub gather: Gather,
-    /// `scheduler.maxTerminationGracePeriod`: how long pods that hold quota which is to be given back may take to end; `None` is without limit.
+    /// `scheduler.maxTerminationGracePeriod`: how long pods may take to end when their quota is to be given back; `None`: no limit.
     pub longest_termination: Option<SignedDuration>,
     /// Whether lines for a journal are made.
     pub journal: bool,
     /// Whether steps of attempts are handed out for traces.
     pub tracing: bool,
-    /// While so many reservations of quota are being written, there is no cycle: what comes first may change until they can be sent.
+    /// While this many reservations of quota are being written, there is no cycle: the order may change until they can be sent.
     pub most_reservations: usize,
-    /// What a workload waits for is written anew at most this often, in seconds, while others use what it needs.
+    /// The shortest time, in seconds, between two messages about what a workload waits for, while others use what it needs.
     pub message_interval_seconds: i64,
     /// Whether it reserves quota, admits and preempts; off, another scheduler does that.
     pub scheduling: bool,
@@ -104,8 +104,8 @@ pub struct EngineConfig {
     pub old_provisioning_annotations: bool,
     /// `hotswap`: which nodes count as failing.
     pub hotswap: file::Hotswap,
-    /// To find room for displaced work a cycle makes so many steps at most, and those of one placement more; the search goes on in the next. A
-    /// step is a node that pods are put on, a Workload that goes, or sixteen nodes, domains or Workloads that are only compared.
+    /// How many steps a cycle makes at most to find room for displaced work, plus those of one placement; the search goes on in the next cycle. A
+    /// step is a node that pods are put on, a Workload that is evicted, or sixteen nodes, domains or Workloads that are only compared.
     pub hotswap_steps: u64,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,
@@ -196,8 +196,8 @@ impl Default for EngineConfig {
 }
 
 impl From<&file::Configuration> for EngineConfig {
-    /// Every section and every field of the file is named, here and below: a new one does not compile until it is named here, for the
-    /// engine or not.
+    /// Every section and every field of the file is named, here and below: a new field does not compile until it is named here, whether the engine
+    /// uses it or not.
     fn from(file: &file::Configuration) -> Self {
         let file::Configuration {
             gates,
@@ -234,7 +234,7 @@ impl From<&file::Configuration> for EngineConfig {
             client_connection: _,
             multi_kueue: _,
             visibility_server: _,
-            // As written; `gates` has what they come to.
+            // As written in the file; `gates` has the resulting values.
             feature_gates: _,
             dashboard: _,
         } = file;
@@ -263,10 +263,10 @@ impl From<&file::Configuration> for EngineConfig {
             .unwrap_or_default();
         let mut label_keys_to_copy = label_keys_to_copy.clone();
         let mut annotation_keys_to_copy = Vec::new();
-        // A Workload that a job makes has the labels of the job that its metrics are to have.
+        // A Workload that is made for a job has the job's labels that metrics use.
         for entry in custom_labels.iter().filter(|entry| entry.source_kind == file::SourceKind::Workload) {
             match (&entry.source_annotation_key, &entry.source_label_key) {
-                // What Sluice reads off annotations of its own is not set this way.
+                // Sluice's own annotations are not set this way.
                 (Some(key), _) if key.contains("kueue.x-k8s.io/") || key.starts_with("sluice.dev/") => {}
                 (Some(key), _) => annotation_keys_to_copy.push(key.clone()),
                 (None, Some(key)) => label_keys_to_copy.push(key.clone()),
@@ -299,7 +299,7 @@ impl From<&file::Configuration> for EngineConfig {
                 enable: *enable && gates.enabled(Gate::LocalQueueMetrics),
                 local_queue_selector: local_queue_selector.clone(),
             },
-            // What no file says; the simulator and tests set it.
+            // Not in the file; the simulator and tests set it.
             status_interval_ms: STATUS_INTERVAL_MS,
             statuses_per_second: STATUSES_PER_SECOND,
             status_delay: StatusDelay::ADAPTIVE,
@@ -388,7 +388,7 @@ impl EngineConfig {
         self.gates.enabled(gate)
     }
 
-    /// Whether jobs of a kind are known: those that are managed, and those that their controllers make.
+    /// Whether jobs of a kind are known: managed kinds, and kinds that their controllers make.
     pub(crate) fn knows(&self, kind: JobKind) -> bool {
         self.frameworks.contains(&kind)
             || self.frameworks.iter().any(|above| above.descendants().contains(&kind))
@@ -404,7 +404,7 @@ impl EngineConfig {
         self.admission_fair_sharing.is_some() && self.on(Gate::AdmissionFairSharing)
     }
 
-    /// What the core takes from it.
+    /// The part that the core uses.
     pub(crate) fn core(&self) -> core::Config {
         core::Config {
             gates: core::Gates {

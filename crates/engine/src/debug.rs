@@ -21,11 +21,11 @@ pub struct Explanation<'a> {
 impl Engine {
     /// Rebuilds everything that is kept incrementally from the objects, and compares.
     ///
-    /// The core's usage and queues are rebuilt by the core itself; here the indexes over the objects are.
+    /// The core rebuilds its usage and queues itself; the indexes over the objects are rebuilt here.
     ///
     /// # Errors
     ///
-    /// What differs, if anything does.
+    /// The differences, if there are any.
     pub fn audit(&self) -> Result<(), Vec<String>> {
         let mut differences = self.scheduler.audit().err().unwrap_or_default();
         let mut fresh = World::default();

@@ -1,6 +1,6 @@
-//! What hangs on what: which Workloads, jobs and statuses are looked at again when something else changed.
+//! Dependencies: which Workloads, jobs and statuses are looked at again when something else changed.
 //!
-//! Before everything was seen once, Workloads and jobs need no marks of this kind: all of them are looked at then.
+//! Until the initial state is complete, Workloads and jobs are not marked: all of them are looked at then.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Engine {
         self.hotswap_stale();
     }
 
-    /// Marks what a ClusterQueue names: whether that is in use decides on its finalizer.
+    /// Marks the objects that a ClusterQueue names: their finalizers depend on whether they are in use.
     pub(crate) fn mark_named_by(&mut self, spec: &ClusterQueueSpec) {
         self.mark_flavors_of(&spec.resource_groups);
         for rule in spec.admission_checks_strategy.iter().flat_map(|strategy| &strategy.admission_checks) {
@@ -71,8 +71,8 @@ impl Engine {
         self.hotswap_stale();
     }
 
-    /// A RuntimeClass came, changed or went: those that wait are measured anew, and those of it that have nodes are asked whether these
-    /// will do, and may need others.
+    /// A RuntimeClass was created, changed or deleted: the requests of waiting Workloads are computed anew, and Workloads with this class that have
+    /// nodes are checked, as they may need other nodes.
     pub(crate) fn runtime_class_changed(&mut self, name: &Name) {
         self.world.measure_pods_anew();
         self.mark_pending_workloads(None);
@@ -116,8 +116,8 @@ impl Engine {
         self.dirty.statuses.insert(reference);
     }
 
-    /// Marks all LocalQueues that point to a ClusterQueue, and their Workloads; and those that hold its quota although their LocalQueue is
-    /// gone, or is another one of that name.
+    /// Marks all LocalQueues of a ClusterQueue, and their Workloads; and the Workloads that hold its quota although their LocalQueue was deleted, or
+    /// replaced by another of that name.
     pub(crate) fn mark_workloads_of_cluster_queue(&mut self, name: &Name) {
         if !self.synced {
             return;

@@ -12,7 +12,7 @@ use sluice_jobs::Patch;
 use crate::input::ObjectRef;
 use crate::provisioning::template::TemplateSource;
 
-/// Names one write, so that its answer finds back. Never reused by one engine.
+/// Identifies one write, so that its answer can be matched. Never reused by one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EffectId(pub u64);
 
@@ -21,8 +21,8 @@ pub struct EffectId(pub u64);
 pub enum Effect {
     /// A request to the API server. Its answer must come back as `Input::Written`, whatever happens.
     Write(WriteRequest),
-    /// A write is of no use any more. If it has not been sent, it is dropped and answered with `WriteError::Withdrawn`; else its answer
-    /// comes as if nothing had been said.
+    /// A write is of no use any more. If it has not been sent, it is dropped and answered with `WriteError::Withdrawn`; otherwise it is answered as
+    /// usual.
     Withdraw(EffectId),
     /// An event to record.
     Event(Event),
@@ -32,21 +32,21 @@ pub enum Effect {
     SeriesGone(ObjectRef),
     /// One line for the log.
     Log(LogLine),
-    /// One line for the journal; only if the configuration has one. Also from a replica that does not lead.
+    /// One line for the journal, if one is configured. A replica that does not lead emits it, too.
     Journal(Box<sluice_api::journal::Line>),
-    /// One step of an attempt to admit a Workload; only if the configuration has traces. Also from a replica that does not lead.
+    /// One step of an attempt to admit a Workload, if traces are configured. A replica that does not lead emits it, too.
     Attempt(Box<crate::attempt::AttemptStep>),
 }
 
 /// A request to the API server.
 ///
-/// Requests on the same `object` must be sent in order, one after the other; the engine has at most one of them open per
-/// object (a status and the object itself counted together).
+/// Requests on the same `object` must be sent in order, one after the other; the engine has at most one of them without an answer per object (status
+/// and the rest of the object counted together).
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteRequest {
     /// Names it.
     pub id: EffectId,
-    /// What it acts on: also the key of its order.
+    /// The object that it changes; requests on it are ordered.
     pub object: ObjectRef,
     /// Why, for logs and traces.
     pub purpose: Purpose,
@@ -69,7 +69,7 @@ pub enum Purpose {
     Admit,
     /// Say why it waits.
     Pend,
-    /// Say that it waits behind equivalent ones: no decision depends on this write.
+    /// Report that it waits behind equivalent Workloads: no decision depends on this write.
     Bypassed,
     /// Ask a job to stop, keeping its quota.
     Evict,
@@ -79,7 +79,7 @@ pub enum Purpose {
     Requeue,
     /// Keep the list of admission checks as the ClusterQueue has it.
     SyncChecks,
-    /// It will be deactivated, or is.
+    /// It will be deactivated, or was.
     Deactivate,
     /// The job ended.
     Finish,
@@ -89,7 +89,7 @@ pub enum Purpose {
     Reclaim,
     /// Which of its nodes are lost.
     UnhealthyNodes,
-    /// The nodes of pods that waited for some, or had failed ones.
+    /// The nodes of pods that waited for nodes, or had failed nodes.
     Place,
     /// Start a job.
     StartJob,
@@ -101,19 +101,19 @@ pub enum Purpose {
     AskController,
     /// Have the pods of a stopped or ended job go that its own controller lets run on.
     EndPods,
-    /// Remove a job whose retention is over.
+    /// Delete a job whose retention is over.
     DeleteJob,
-    /// Remove a job that another job's controller made for a former admission: it makes it anew.
+    /// Delete a job that another job's controller made for an earlier admission: the controller makes it anew.
     DeleteChild,
     /// Bring the templates of a job that another job's controller made before the start up to date.
     UpdateChild,
-    /// Remove a job that another job's controller made with other pods than were admitted: it makes it anew.
+    /// Delete a job that another job's controller made with other pods than were admitted: the controller makes it anew.
     ReplacePart,
     /// The status of a queue.
     QueueStatus,
-    /// Hold or release an object that is being deleted.
+    /// Add the finalizer to an object, or remove it from one that is being deleted.
     Finalizer,
-    /// Release a Workload that is finished: no decision depends on this write.
+    /// Remove the finalizer of a finished Workload: no decision depends on this write.
     ReleaseFinished,
     /// Create the PodTemplate of a ProvisioningRequest.
     CreateTemplate,
@@ -123,23 +123,23 @@ pub enum Purpose {
     MoveTemplate,
     /// Take back a request for nodes.
     DeleteRequest,
-    /// Say of a pod that it failed: its node is lost, or it cannot get to the one that it is assigned to.
+    /// Mark a pod failed: its node is lost, or it cannot get to the node that it is assigned to.
     FailPod,
     /// Remove a pod of a lost node by force.
     DeletePod,
-    /// Remove a pod that runs where its slice was: it is made anew where its slice is.
+    /// Delete a pod on a node that its slice has left: its controller makes it anew on the slice's new node.
     MovePod,
     /// Let a pod be scheduled: there is quota for it, or its place in the topology is known.
     UngatePod,
     /// A slice of an elastic job has fewer pods, or asks for others.
     ResizeSlice,
-    /// Let a pod go that its job does not need any more.
+    /// Release a pod that its job does not need any more.
     ReleasePod,
     /// Remove a pod that its group has too many of.
     RemovePod,
     /// Whether pods of a group are missing.
     Replacement,
-    /// Read an object again. It stays the last one: tests count by it.
+    /// Read an object again. Keep it last: tests use it as the count.
     Read,
 }
 
@@ -156,8 +156,8 @@ pub enum Write {
     CreateWorkload(Box<v1beta2::Workload>),
     /// POST of an object without `apiVersion` and `kind`: the sender knows which version is served.
     Create(Box<serde_json::Value>),
-    /// POST of the template of a pod set, which is read from its Workload first. One that exists and belongs to the same
-    /// Workload will do; one that belongs to another object is a conflict. The answer shows no object.
+    /// POST of the template of a pod set, which is read from its Workload first. An existing template of the same Workload is fine; one of another
+    /// object is a conflict. The answer has no object.
     CreatePodTemplate(Box<TemplateSource>),
     /// PATCH with `application/merge-patch+json`; `metadata.resourceVersion` in it makes it strict.
     MergePatch {
@@ -181,21 +181,21 @@ pub enum Write {
         uid: Option<Arc<str>>,
         /// How many seconds it has to end; as it says itself if `None`.
         grace_period_seconds: Option<u32>,
-        /// Whether it stays until all that was made of it is gone; else that goes after it, in the background.
+        /// Whether it is deleted in the foreground, after its dependents; otherwise these are deleted later, in the background.
         foreground: bool,
     },
     /// The start patch of a job's adapter; may turn out impossible (`WriteError::Unstartable`).
     StartJob {
         /// The job as it was seen.
         view: Arc<JobView>,
-        /// What each pod set gets.
+        /// The info for each pod set.
         infos: Vec<PodSetInfo>,
     },
-    /// The stop patches of a job's adapter, one or several steps; the answer is the job after the last one.
+    /// The stop patches of a job's adapter, one or several steps; the answer is the job after the last step.
     StopJob {
         /// The job as it was seen.
         view: Arc<JobView>,
-        /// What each pod set gets back; empty when nothing is known, then the job is only suspended.
+        /// What each pod set gets back; if empty, it is not known, and the job is only suspended.
         infos: Vec<PodSetInfo>,
     },
     /// The suspend patch of a job's adapter.
@@ -221,7 +221,7 @@ pub enum Write {
     },
     /// PATCH of the object itself, valid for the version that was seen.
     Patch(Patch),
-    /// Requests on one pod that is queued, in order; the answer is that of the last.
+    /// Requests on one queued pod, in order; the answer is that of the last.
     Pod(Vec<PodStep>),
     /// GET: the answer is the object in full.
     Read,
@@ -245,26 +245,26 @@ pub enum EndPods {
     Touch(serde_json::Value),
     /// DELETE of each, with the grace that it asks for.
     Delete,
-    /// Nothing, and no UIDs are given but these.
+    /// Nothing; only these pods are looked for.
     LookForLeft {
         /// Whose pods are looked for.
         left: Vec<LeftPods>,
-        /// The nodes on which no pod ends any more: one that is being deleted there does not count.
+        /// The nodes on which no pod ends any more: pods that are being deleted there do not count.
         lost: Vec<Arc<str>>,
     },
 }
 
-/// Pods that may use the quota of a job that is gone, or goes, or of parts of it that are.
+/// Pods that may use the quota of a job that is deleted or being deleted, or of such parts of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftPods {
     /// The name of its Workload.
     pub workload: Arc<str>,
-    /// The UIDs of what is gone, or goes, and of the jobs that it controlled. Of each of them, or a pod of theirs, one of these pods is controlled; or,
-    /// where it lost that, carries one as its label. The pods themselves may be among the UIDs.
+    /// The UIDs of the deleted objects, and of the jobs that they controlled. One of these, or a pod of theirs, controls each of the pods; a pod that
+    /// lost its owner reference carries one of the UIDs as a label. The pods themselves may be among the UIDs.
     pub of: Vec<Arc<str>>,
-    /// Whether a pod that carries the name of the Workload is one of these: not while the job goes on, the pods of which carry it, too.
+    /// Whether pods that carry the name of the Workload are included: not while the job goes on, as its pods carry it, too.
     pub by_name: bool,
-    /// They have had long enough: those that may take longer are deleted, once more, with so many seconds to end.
+    /// Their time is over: pods with a longer grace period are deleted once more, with this many seconds to end.
     pub ends_within: Option<u32>,
 }
 
@@ -309,7 +309,7 @@ impl EventType {
 /// An event (events.k8s.io/v1). The note may be longer than an event takes: the sink cuts it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// What it is about.
+    /// The object of the event.
     pub object: ObjectRef,
     /// The object's UID.
     pub uid: Arc<str>,
@@ -334,7 +334,7 @@ pub struct Observation {
     pub metric: &'static str,
     /// The values of its labels, in the order of the table of metrics.
     pub labels: Vec<Arc<str>>,
-    /// What a counter grows by, or a histogram observes (seconds).
+    /// The increment of a counter, or the observation of a histogram (seconds).
     pub value: f64,
     /// Values of custom labels on their way: they are the last of `labels` when the effect is handed out.
     pub(crate) custom: Vec<Arc<str>>,
@@ -345,9 +345,9 @@ pub struct Observation {
 pub struct LogLine {
     /// How loud.
     pub level: Level,
-    /// What happened, always the same words for the same thing.
+    /// What happened; the same text for the same kind of event.
     pub message: &'static str,
-    /// What it happened to, and with which figures.
+    /// The objects and numbers.
     pub fields: BTreeMap<&'static str, String>,
 }
 
@@ -358,9 +358,9 @@ pub enum Level {
     Debug,
     /// A decision.
     Info,
-    /// Something is wrong that is not ours.
+    /// A problem outside of Sluice.
     Warn,
-    /// Something is wrong that is ours.
+    /// A problem of Sluice itself.
     Error,
 }
 

@@ -1,4 +1,4 @@
-//! The engine: its state, its doors, and the order in which it works things off.
+//! The engine: its state, its entry points, and the order in which it works through what changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,38 +14,38 @@ use crate::input::{Input, Kind, ObjectRef, WaitingWrites};
 use crate::outbox::Outbox;
 use crate::world::{JobKey, World, workload_ref};
 
-/// For so long a write that reserves quota counts as one that will soon be sent.
+/// How long an unanswered write that reserves quota counts as one that will soon be sent.
 const LONGEST_RESERVATION: SignedDuration = SignedDuration::from_secs(5);
 
 /// When the next cycle comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCycle {
-    /// Nothing has asked for it since the last one.
+    /// Not requested since the last cycle.
     Unasked,
-    /// At once: the last one asks for it.
+    /// At once: the last cycle requests it.
     Follows,
-    /// Once more of what it is for could come, from this time on.
+    /// From this time on, when more of the changes that caused it may have come.
     Gathers(Timestamp),
 }
 
 /// What a timer wakes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
-    /// A Workload is to be looked at.
+    /// Look at a Workload.
     Workload(WorkloadKey),
-    /// A job is to be looked at.
+    /// Look at a job.
     Job(JobKey),
-    /// The status of a queue, cohort, flavor or check is to be looked at.
+    /// Look at the status of a queue, cohort, flavor or check.
     Object(ObjectRef),
-    /// Nodes are to be looked at.
+    /// Look at nodes.
     Hotswap,
-    /// The pods with a place of a Workload are to be looked at.
+    /// Look at the pods of a Workload with a topology assignment.
     Place(WorkloadKey),
     /// The next reason for waiting may be written.
     Reasons,
 }
 
-/// What is to be looked at, in a fixed order.
+/// What needs a look, in a fixed order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
     pub workloads: BTreeSet<WorkloadKey>,
@@ -68,7 +68,7 @@ impl Dirty {
         }
     }
 
-    /// Whether something is to be looked at before a cycle.
+    /// Whether something needs a look before a cycle.
     fn is_urgent(&self) -> bool {
         !(self.workloads.is_empty() && self.jobs.is_empty() && self.others.is_empty())
     }
@@ -83,7 +83,7 @@ pub struct Work {
     pub workloads: u64,
     /// Jobs that were looked at.
     pub jobs: u64,
-    /// Nodes of cohort trees that were worked out anew.
+    /// Nodes of cohort trees that were computed anew.
     pub rebuilt_nodes: u64,
     /// Flavor assignments.
     pub evaluations: u64,
@@ -93,9 +93,9 @@ pub struct Work {
     pub counted_domains: u64,
     /// ClusterQueues that were told that something of a flavor of theirs is free.
     pub freed_queues: u64,
-    /// Bound pods of which it was found out whose part of a node they take.
+    /// Bound pods for which it was determined whether they count as usage of their node.
     pub counted_pods: u64,
-    /// Steps of searches for room for displaced work: nodes and Workloads, and those that were only compared, many of which are one.
+    /// Steps of searches for room for displaced work: nodes and Workloads; several that are only compared count as one.
     pub hotswap_steps: u64,
     /// Looks at all nodes and displaced work.
     pub hotswap_looks: u64,
@@ -112,7 +112,7 @@ pub(crate) struct StatusEntry {
     pub slot: Option<Timestamp>,
     /// How its writes fare.
     pub retry: crate::retry::Retry,
-    /// What an event said holds it.
+    /// The users of the object that the last event named.
     pub reported_holders: Option<String>,
 }
 
@@ -135,17 +135,17 @@ pub struct Engine {
     pub(crate) active: BTreeMap<Name, bool>,
     /// By ClusterQueue: heads of the last cycle that preempted no Workload, as other heads took their victims or the room beside them.
     pub(crate) preemption_skips: BTreeMap<Name, usize>,
-    /// What was made for Workloads that wait for nodes.
+    /// The objects that were made for Workloads that wait for nodes.
     pub(crate) made: crate::provisioning::Made,
     /// Pods that may be removed by force.
     pub(crate) terminating: crate::failure_recovery::state::TerminatingPods,
-    /// Cohorts whose object was deleted while queues name them: they have no series until they are named or made anew.
+    /// Cohorts whose object was deleted while queues name them: they have no series until a queue names them or they are created again.
     pub(crate) deleted_cohorts: BTreeSet<Name>,
     /// Custom labels of metrics.
     pub(crate) custom: crate::metrics::custom::Custom,
     /// What is kept about failing nodes.
     pub(crate) hotswap: crate::hotswap::state::HotswapState,
-    /// What the core was told of nodes.
+    /// The nodes as the core has them.
     pub(crate) topology: crate::topology::state::TopologyNodes,
     /// Which Workloads have pods assigned to which nodes.
     pub(crate) assigned: crate::topology::assigned::Assigned,
@@ -155,7 +155,7 @@ pub struct Engine {
     pub(crate) unreleased: BTreeSet<WorkloadKey>,
     /// How many of these writes have not been answered.
     pub(crate) releasing: usize,
-    /// Workloads whose reason for waiting is to be written once fewer are being written, by since when.
+    /// Workloads whose reason for waiting will be written once fewer reasons are being written, by the time since when they wait.
     pub(crate) unreported: BTreeSet<(Timestamp, WorkloadKey)>,
     /// How many of these writes have not been answered.
     pub(crate) reporting: usize,
@@ -178,7 +178,7 @@ pub struct Engine {
     pub(crate) followed: Option<crate::followed::Followed>,
     /// Ends of Workloads that were over when they were first seen.
     pub(crate) missed: crate::journal::Missed,
-    /// What is being looked at, for the code that catches a panic.
+    /// The current object, for the code that catches a panic.
     pub(crate) working_on: Option<ObjectRef>,
     pub(crate) leader: bool,
     pub(crate) synced: bool,
@@ -256,8 +256,8 @@ impl Engine {
         self.synced
     }
 
-    /// Takes in one thing that happened. Effects come out of [`Engine::cycle`] or [`Engine::take_effects`]; statuses of queues of the
-    /// former alone. Before everything was seen once, nothing is worked out.
+    /// Takes one input. [`Engine::cycle`] or [`Engine::take_effects`] returns effects; statuses of queues come from the former only. Until the
+    /// initial state is complete nothing is computed.
     pub fn apply(&mut self, now: Timestamp, input: Input) {
         self.now = self.now.max(now);
         match input {
@@ -289,15 +289,15 @@ impl Engine {
         }
     }
 
-    /// Runs one scheduling cycle if one may bring something new, and hands out all effects since the last call.
+    /// Runs one scheduling cycle if it may change something, and returns all effects since the last call.
     ///
-    /// Call it again while [`Engine::has_work`] says so; then wait for inputs or [`Engine::next_timer`].
+    /// Call it again while [`Engine::has_work`] is true; then wait for inputs or [`Engine::next_timer`].
     pub fn cycle(&mut self, now: Timestamp) -> Vec<Effect> {
         self.cycle_around(now, |schedule| schedule())
     }
 
-    /// The same for a caller that measures how long scheduling takes, as the engine has no clock. `around` gets a function that does the
-    /// scheduling, and must call it once. `around` itself is called only if there is something to schedule.
+    /// The same for a caller that measures how long scheduling takes, as the engine has no clock. `around` receives a function that does the
+    /// scheduling, and must call it once. `around` is called only if there is something to schedule.
     pub fn cycle_around(&mut self, now: Timestamp, around: impl FnOnce(&mut dyn FnMut())) -> Vec<Effect> {
         self.now = self.now.max(now);
         self.fire_timers();
@@ -343,8 +343,8 @@ impl Engine {
         self.config.scheduling && self.decides() && self.cycle_needed && self.scheduler.has_heads()
     }
 
-    /// Until when there is no cycle although one is needed: more of what it is for may come, or what the last ones decided is still to be written.
-    /// Writes that nothing comes of for long do not count: an API server that is slow for one tenant holds no other back.
+    /// Until when there is no cycle although one is needed: more of the changes that caused it may come, or the last decisions are still to be
+    /// written. Writes that stay unanswered for long do not count: an API server that is slow for one tenant does not delay the others.
     fn held_back_until(&self) -> Option<Timestamp> {
         let gathered = match self.next_cycle {
             NextCycle::Gathers(since) => {
@@ -369,7 +369,7 @@ impl Engine {
         [own, by_scheduler, held_back].into_iter().flatten().min()
     }
 
-    /// The object that the engine is looking at: after a panic, the one that caused it.
+    /// The current object of the engine: after a panic, the one that caused it.
     pub fn working_on(&self) -> Option<&ObjectRef> {
         self.working_on.as_ref()
     }
@@ -436,7 +436,7 @@ impl Engine {
         }
     }
 
-    /// The same, with what hangs on queues, and the nodes: once for all that was taken in since the last cycle.
+    /// The same, together with what depends on queues, and with nodes: once for all inputs since the last cycle.
     fn settle_and_look(&mut self) {
         loop {
             self.settle();

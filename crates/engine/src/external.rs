@@ -1,8 +1,8 @@
-//! Parents that others manage (docs/reference/07-integrations.md 7.2, "External frameworks"): objects of the kinds in
+//! Parents that other controllers manage (docs/reference/07-integrations.md 7.2, "External frameworks"): objects of the kinds in
 //! `integrations.externalFrameworks`.
 //!
 //! Their controllers make Workloads for them, which are queued like all others. Nothing is made for them here, and nothing is written to them:
-//! they are known so that jobs below them are told from jobs that only name an owner.
+//! they are known so that jobs below them are distinguished from jobs that only name an owner.
 
 pub(crate) mod parents;
 
@@ -18,7 +18,7 @@ use crate::version::{Seen, compare};
 use crate::world::{JobEntry, controller};
 
 impl Engine {
-    /// Takes in an object of a kind that others manage.
+    /// Takes an object of a kind that another controller manages.
     pub(crate) fn observe_external(&mut self, view: &JobView) {
         let key = JobKey::of(&view.job);
         let parent = ExternalParent::from(view);
@@ -31,7 +31,7 @@ impl Engine {
         // Most changes are of what does not matter here.
         let matters = known
             .is_none_or(|known| (known.queued, &known.controller) != (parent.queued, &parent.controller));
-        // One of that name before: jobs below it have no parent any more.
+        // The object before had the same name: jobs below it have no parent any more.
         if known.is_none() {
             self.forget_external(&key, None);
         }
@@ -52,7 +52,7 @@ impl Engine {
         self.forget_external(&key, uid);
     }
 
-    /// Takes in that an object of a kind that others manage is gone.
+    /// An object of a kind that another controller manages was deleted.
     pub(crate) fn forget_external(&mut self, key: &JobKey, uid: Option<&str>) {
         if let Some(gone) = self.world.external.take(key, uid) {
             self.mark_below(&gone.uid);

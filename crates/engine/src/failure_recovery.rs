@@ -1,8 +1,8 @@
 //! Pods that are stuck on nodes that cannot be reached (docs/reference/06-algorithm.md 6.27; gate `FailureRecoveryPolicy`).
 //!
-//! No kubelet confirms the end of a pod whose node is lost, so that a Job goes on counting it and starts no other in its place. A pod that
-//! says that it may be forced is failed and removed once it was to be gone for a minute and its node has the taint of a node that
-//! cannot be reached: first its status says so, then it is deleted without grace. Each step follows from the pod and the node alone.
+//! If a pod's node is lost, no kubelet confirms the pod's end, so that a Job goes on counting it and starts no other in its place. A pod with the
+//! opt-in annotation is failed and removed once it should have ended a minute ago and its node has the taint of an unreachable node: first its status
+//! is written, then it is deleted without grace. Each step follows from the pod and the node alone.
 
 pub(crate) mod state;
 
@@ -32,7 +32,7 @@ const REASON: &str = "KueueForcefullyDeleted";
 const REPORTER: &str = sluice_api::status_apply::FAILURE_RECOVERY_MANAGER;
 
 impl TerminatingPod {
-    /// What a pod is, if it is one of them.
+    /// The terminating pod, if it is one that may be forced.
     fn of(pod: &slim::Pod) -> Option<Self> {
         let deleted = pod.metadata.deletion_timestamp.as_ref().filter(|_| pod.safe_to_delete)?;
         (!pod.node.is_empty()).then(|| Self {
@@ -71,7 +71,7 @@ fn pod_ref((namespace, name): &PodKey) -> ObjectRef {
 }
 
 impl Engine {
-    /// Takes in a pod that is bound, or was.
+    /// Takes a pod that is or was bound.
     pub(crate) fn observe_terminating(&mut self, reference: &ObjectRef, pod: &slim::Pod) {
         if !self.config.on(Gate::FailureRecoveryPolicy) || !self.config.runs(Part::PodTermination) {
             return;
@@ -108,7 +108,7 @@ impl Engine {
         self.terminating.pods.keys().map(pod_ref)
     }
 
-    /// The UID of one of them.
+    /// The UID of such a pod.
     pub(crate) fn terminating_uid(&self, object: &ObjectRef) -> Option<Arc<str>> {
         let key = (Arc::clone(&object.namespace), Arc::clone(&object.name));
         self.terminating.pods.get(&key).map(|pod| Arc::clone(&pod.uid))
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_grace_of_a_pod_is_told_in_nanoseconds_as_elsewhere() {
+    fn the_grace_of_a_pod_is_in_nanoseconds_as_elsewhere() {
         assert_eq!(grace_period(0), "1m0s");
         assert_eq!(grace_period(1), "1m0.000000001s");
         assert_eq!(grace_period(30), "1m0.00000003s");

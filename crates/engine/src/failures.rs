@@ -1,4 +1,4 @@
-//! How an object, or what it was to be made for, says why a write fails.
+//! How an object reports why a write on it, or a write that was to create it, fails.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::world::{JobKey, job_key, workload_ref};
 use crate::{REPORTER_WORKLOAD, answers, provisioning};
 
 impl Engine {
-    /// Says on the object, or on what it was to be made for, why a write fails.
+    /// Reports why a write fails on its object, or on the object for which it was to create one.
     pub(crate) fn report_failure(&mut self, open: &Open, error: &WriteError) {
         let creates = answers::creates(open);
         if matches!(error, WriteError::NotFound(_)) && !creates {
-            // What is gone needs no write.
+            // A deleted object needs no write.
             return;
         }
         let (reason, verb) = match open.purpose {

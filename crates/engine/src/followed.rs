@@ -1,22 +1,22 @@
-//! What is known to have changed about the places of waiting Workloads, since it was last taken.
+//! Changes of the places of waiting Workloads, collected until they are fetched.
 
 use std::collections::BTreeSet;
 
 use crate::input::ObjectRef;
 
-/// What was not taken yet. Each queue is in it once.
+/// Changes that were not fetched yet. Each queue is listed once.
 #[derive(Clone, Debug)]
 pub(crate) struct Followed {
-    /// Nothing was taken yet.
+    /// Nothing was fetched yet.
     pub anew: bool,
-    /// It was said that everything has been seen once.
+    /// The caller knows that the initial state is complete.
     pub synced: bool,
     /// The queues that changed.
     pub queues: BTreeSet<ObjectRef>,
 }
 
 impl Followed {
-    /// Nothing was taken yet.
+    /// Nothing was fetched yet.
     pub fn anew() -> Self {
         Self { anew: true, synced: false, queues: BTreeSet::new() }
     }

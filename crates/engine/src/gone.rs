@@ -1,14 +1,14 @@
-//! Managed jobs that are gone, for a while. The controller that makes jobs below them may be behind, and make more: those have no quota, and no job
-//! above them says so.
+//! Managed jobs that were deleted a short while ago. The controller that makes jobs below them may lag behind and make more: these have no quota, and
+//! no job above them shows that.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_core::Name;
 
-/// So long a controller may be behind.
+/// How long a controller may lag behind.
 const KEPT: SignedDuration = SignedDuration::from_mins(10);
-/// So many are known at most: the last ones.
+/// The highest number of jobs that are kept: the last ones.
 const MOST: usize = 10_000;
 
 /// The UIDs of such jobs.
@@ -20,7 +20,7 @@ pub(crate) struct GoneJobs {
 }
 
 impl GoneJobs {
-    /// One is gone since `now`.
+    /// A job was deleted at `now`.
     pub fn note(&mut self, uid: &Name, now: Timestamp) {
         self.since.insert(uid.clone(), now);
         self.order.push_back((now, uid.clone()));

@@ -1,12 +1,12 @@
-//! Hotswap (ours, gate `Hotswap`): jobs leave failing nodes, with room made by evicting Workloads of lower priority if no room is free.
+//! Hotswap (not in Kueue; gate `Hotswap`): jobs leave failing nodes. If no room is free, Workloads of lower priority are evicted for them.
 //!
-//! It acts for the flavors in [`scope`]. What [`health`] says of their nodes makes their [`capacity`], which admissions need
-//! besides quota. A JobSet whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have
-//! room for it, or would have without victims of lower priority, which [`search`] asks the core. The [`brake`] holds when most nodes look
-//! bad, and nothing is decided before all nodes and pods were seen.
+//! It acts for the flavors in [`scope`]. The [`health`] of their nodes decides their [`capacity`], which admissions need besides quota. A JobSet
+//! whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have room for it, or would have after preemption of lower
+//! priority, which [`search`] asks the core. The [`brake`] holds when most nodes look bad, and nothing is decided before all nodes and pods were
+//! seen.
 //!
-//! It has no memory that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of
-//! Workloads; only which node a pod left is kept in mind until the next look, which writes it there.
+//! It keeps no state that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of Workloads. Only the node
+//! that a pod left is kept until the next look, which writes it there.
 
 pub(crate) mod asked;
 pub(crate) mod asks;
@@ -42,10 +42,10 @@ use crate::engine::{Alarm, Engine};
 use crate::hotswap::planned::Planned;
 use crate::hotswap::pod::{Allocatable, PodKey};
 
-/// Pods and Workloads come and go in swarms, and a look goes through all of them: what they change is worked out at most this often,
-/// but for what limits and moves depend on.
+/// Pods and Workloads change in swarms, and a look goes through all of them: their changes cause a look at most this often, except for changes that
+/// limits and moves depend on.
 const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// Nodes fail, and come, many at once: the first is looked at in its cycle, and those that follow so soon after a look together.
+/// Many nodes fail and come at once: the first is looked at in its cycle, and those that follow within this time after a look together.
 const NODES_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 
 /// What is another way with a node than before.
@@ -87,7 +87,7 @@ impl Engine {
             self.hotswap.nodes_to_avoid.take();
         }
         if self.hotswap.planned.is_pending() {
-            // What is planned may be wrong by now.
+            // The plan may be wrong by now.
             return self.hotswap_again();
         }
         if change != NodeChange::Other || !self.hotswap_is_calm() {
@@ -100,13 +100,13 @@ impl Engine {
         self.hotswap.evaluated_at.is_some() && !self.hotswap.degraded
     }
 
-    /// What was found at the last look may be so no more.
+    /// The result of the last look may be out of date.
     fn hotswap_again(&mut self) {
         self.hotswap.stale = true;
         self.hotswap.resuming = false;
     }
 
-    /// A cycle begins: what the last one had no time for goes on.
+    /// A cycle begins: what the last one had no time for continues.
     pub(crate) fn hotswap_goes_on(&mut self) {
         self.hotswap.steps = 0;
         self.hotswap.planned.begin_cycle();
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Whether a look, or what it planned, is to go on in the next cycle.
+    /// Whether a look, or its plan, continues in the next cycle.
     pub(crate) fn hotswap_resumes(&self) -> bool {
         self.hotswap.resumes || self.hotswap.planned.is_pending()
     }
@@ -173,12 +173,12 @@ impl Engine {
         }
     }
 
-    /// The next look is made as soon as swarms may have one.
+    /// The next look is made as soon as the interval for swarms allows it.
     fn hotswap_soon(&mut self) {
         self.hotswap_within(SWARM_INTERVAL);
     }
 
-    /// The next look is made once the last one was so long ago.
+    /// The next look is made once this interval has passed since the last one.
     fn hotswap_within(&mut self, interval: SignedDuration) {
         if self.hotswap.stale {
             self.hotswap.resuming = false;
@@ -216,7 +216,7 @@ impl Engine {
         if !self.hotswap.stale {
             return self.go_on_moving();
         }
-        // Where something has changed since the last look, what it found may not be so any more.
+        // If something has changed since the last look, its result may be out of date.
         let goes_on = std::mem::take(&mut self.hotswap.resuming) && self.hotswap.due.is_none();
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
         if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {

@@ -1,6 +1,5 @@
-//! The finalizer that keeps a ClusterQueue, ResourceFlavor, AdmissionCheck or Topology while it is in use
-//! (docs/reference/04-labels-annotations.md 4.3), and the event
-//! that says what holds one that is being deleted.
+//! The finalizer that keeps a ClusterQueue, ResourceFlavor, AdmissionCheck or Topology while it is in use (docs/reference/04-labels-annotations.md
+//! 4.3), and the event that names what still uses it while it is being deleted.
 
 use std::fmt::Write as _;
 
@@ -21,7 +20,7 @@ const NAMES: usize = 10;
 const IN_USE: &str = "InUse";
 
 impl Engine {
-    /// The patch of an object's finalizers, if they are to change. Also reports what holds an object that should go.
+    /// The patch of an object's finalizers, if they have to change. Also reports what still uses an object that is being deleted.
     pub(crate) fn finalizer_patch(&mut self, object: &ObjectRef) -> Option<Value> {
         let metadata = self.protected(object)?;
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();

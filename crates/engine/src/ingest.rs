@@ -2,7 +2,7 @@
 //!
 //! * [`requests`]: what one pod asks for, with [`limits`] and [`amounts`].
 //! * [`queues`]: ResourceFlavor, ClusterQueue, LocalQueue, Cohort.
-//! * [`topology`]: Topology, Node, and what of a Workload is about nodes.
+//! * [`topology`]: Topology, Node, and the topology parts of a Workload.
 //! * [`workload`]: the Workload and its state.
 
 mod amounts;

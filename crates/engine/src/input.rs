@@ -1,4 +1,4 @@
-//! The engine's inputs: objects seen, writes answered, time passed.
+//! The engine's inputs: objects, answers of writes, the time.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub enum Kind {
     Node,
     /// core; watched only once they are needed: a ClusterQueue with `reclaimOutOfCohort` (gate `Hotswap`), a stopped job while a node is lost
     Pod,
-    /// core; the pods of elastic jobs and those with a place in the topology, watched once there is such a job, or a flavor with a topology
+    /// core; the pods of elastic jobs and those with a topology assignment, watched once there is such a job, or a flavor with a topology
     JobPod,
     /// core
     LimitRange,
@@ -47,7 +47,7 @@ pub enum Kind {
     ProvisioningRequest,
     /// core; written, never watched
     PodTemplate,
-    /// What jobs of one of the integrations name, to say what pods they have.
+    /// An object that jobs of an integration name as the template of their pods.
     Template(TemplateKind),
     /// A job of one of the integrations.
     Job(JobKind),
@@ -180,7 +180,7 @@ impl Kind {
         }
     }
 
-    /// Where the API server has its objects in a version: those of a namespace, or all.
+    /// The path of its objects in a version: those of a namespace, or all.
     pub fn collection(self, version: &str, namespace: Option<&str>) -> String {
         let root = match self.group() {
             "" => format!("/api/{version}"),
@@ -322,7 +322,7 @@ pub enum WriteError {
     /// 400, 403, 422: refused for good, by schema, webhook or access rules. Tried again seldom.
     #[error("refused: {0}")]
     Refused(String),
-    /// The patch could not be made: what is to be injected contradicts the job's own template.
+    /// The patch could not be made: what would be injected contradicts the job's own template.
     #[error("cannot be started: {0}")]
     Unstartable(String),
     /// Of a look for the pods of a stopped job: there are some. The job was touched, or they were deleted.
@@ -336,16 +336,16 @@ pub enum WriteError {
     /// Of a look for the pods of jobs that are gone: these Workloads have some.
     #[error("there are still pods of {}", .0.join(", "))]
     PodsRemain(Vec<Arc<str>>),
-    /// Not sent: the engine took it back before.
+    /// Not sent: the engine withdrew it before.
     #[error("not sent: the write was withdrawn")]
     Withdrawn,
-    /// Anything else, after the writer's own retries: tried again with backoff.
+    /// Any other error, after the writer's own retries: retried with backoff.
     #[error("failed: {0}")]
     Transient(String),
-    /// The same, and the server asks not to try again before.
+    /// The same, and the server asks not to retry before this time.
     #[error("failed: {why}")]
     Later {
-        /// What it said.
+        /// The server's message.
         why: String,
         /// How long to wait.
         seconds: u64,
@@ -365,7 +365,7 @@ impl WriteError {
 pub struct WaitingWrites {
     /// However important they are.
     pub all: u32,
-    /// Those before which the write of a new decision is not sent: starts and stops of jobs, admissions and evictions.
+    /// Waiting writes that are sent before the write of a new decision: starts and stops of jobs, admissions and evictions.
     pub ahead: u32,
     /// Whether the API server has such as are more important than reports to carry out most of the time.
     pub busy: bool,
@@ -389,20 +389,20 @@ pub enum Input {
         kind: Kind,
         /// Every object of the kind.
         present: Vec<ObjectRef>,
-        /// A version that the list is not older than: an object that we know in a newer one, from the answer to a write of ours,
-        /// may have been made since. Nothing if no object of the kind can exist.
+        /// The list is not older than this version: an object that we know in a newer version, from the answer to our own write, may have been
+        /// created since. `None` if no object of the kind can exist.
         as_of: Option<u64>,
     },
     /// All kinds have been listed once. No decision is made before.
     Synced,
-    /// Whether this replica leads. Only a leader decides. Between winning the lease and this, our own kinds and jobs are listed anew:
-    /// the watches may not have shown yet what the former leader has just admitted, started or stopped, or by which queues.
+    /// Whether this replica leads. Only a leader decides. Between winning the lease and this input, Sluice's own kinds and jobs are listed anew: the
+    /// watches may not have shown yet what the former leader has just admitted, started or stopped, or which queues it used.
     Leader(bool),
-    /// A write was answered: with the object as it is now, `None` where there is none to show (deletions).
+    /// A write was answered: with the current object, or `None` if there is none (deletions).
     Written {
         /// The write.
         id: EffectId,
-        /// What came of it.
+        /// The answer.
         result: Result<Option<Object>, WriteError>,
     },
     /// The object made the engine panic: it is left out from now on, until it changes.
@@ -412,8 +412,8 @@ pub enum Input {
         /// The panic's message.
         why: String,
     },
-    /// So many writes wait to be sent.
+    /// The number of writes that wait to be sent.
     Backlog(WaitingWrites),
-    /// Nothing but time passed (see `Engine::next_timer`).
+    /// Only the time has advanced (see `Engine::next_timer`).
     Tick,
 }

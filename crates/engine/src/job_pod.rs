@@ -1,4 +1,4 @@
-//! Pods of elastic jobs, and pods with a place in the topology, as they are kept.
+//! Pods of elastic jobs, and pods with a topology assignment, as the engine keeps them.
 
 use sluice_api::{labels, slim};
 use sluice_core::Name;
@@ -7,7 +7,7 @@ use crate::effect::EffectId;
 use crate::retry::Retry;
 use crate::topology::ungater_names::Names;
 
-/// A pod of an elastic job, or one with a place in the topology, and what is under way with it.
+/// A pod of an elastic job, or one with a topology assignment, and its write in progress.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a pod")]
 pub(crate) struct JobPod {
@@ -27,7 +27,7 @@ pub(crate) struct JobPod {
     pub gates: Vec<Name>,
     /// Whether it ended.
     pub ended: bool,
-    /// What decides its place in the topology, if it has one.
+    /// What decides its domain, if it has a topology assignment.
     pub place: Option<Box<Place>>,
     /// The write that has not been answered.
     pub open: Option<EffectId>,
@@ -37,7 +37,7 @@ pub(crate) struct JobPod {
     pub retry: Retry,
 }
 
-/// What decides the place of a pod in the topology.
+/// What decides the domain of a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// Its Workload, by name; of an elastic job, the first slice.
@@ -61,9 +61,9 @@ pub(crate) struct Place {
 /// How far a pod with a place has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// It waits for its place alone.
+    /// It waits for its domain only.
     Gated,
-    /// It was let go, and has no node yet.
+    /// It was ungated, and has no node yet.
     Unbound,
     /// It has a node.
     Bound,
@@ -105,12 +105,12 @@ impl JobPod {
         !self.ended && (self.open.is_some() || self.uncertain || !self.is_gated())
     }
 
-    /// Whether it waits to be let be scheduled, or it is to be written again because it is not known whether it was.
+    /// Whether it waits to be ungated, or must be written again because it is not known whether it was.
     pub fn is_waiting(&self) -> bool {
         !self.ended && !self.leaves && self.open.is_none() && self.is_gated()
     }
 
-    /// How far it has come with its place. Nothing if it ended, or cannot be let go yet, or will not be any more.
+    /// Its stage. `None` if it ended, or cannot be ungated yet or any more.
     pub fn stage(&self) -> Option<Stage> {
         let place = self.place.as_ref().filter(|_| !self.ended)?;
         if self.has_gate(labels::TOPOLOGY_SCHEDULING_GATE) {
@@ -144,7 +144,7 @@ impl Place {
         self.numbers.iter().find(|(key, _)| **key == *label).map(|(_, number)| *number)
     }
 
-    /// What its node selector asks of a node label.
+    /// The value that its node selector requires of a node label.
     pub fn selects(&self, label: &str) -> Option<&Name> {
         self.node_selector.iter().find(|(key, _)| **key == *label).map(|(_, value)| value)
     }

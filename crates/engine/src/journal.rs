@@ -1,4 +1,4 @@
-//! The lines of the journal that follow from an object as it was and as it is: what was decided, by what the API server has.
+//! The lines of the journal that follow from two versions of an object: the decisions that the API server has.
 //!
 //! Every replica makes them, whatever client wrote the object, so that a journal has no gap where the leader changes.
 
@@ -17,24 +17,24 @@ use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::ingest::workload::{effective_priority, is, usage_held};
 
-/// The end of a Workload that is seen for the first time is written down if it was not longer ago: no manager may have run then. Ends
-/// that were written down already are written twice, and count once.
+/// The end of a Workload that is first seen after its end is recorded if it is at most this old: no manager may have run then. Ends that were
+/// recorded already are recorded twice, and count once.
 const MISSED: SignedDuration = SignedDuration::from_hours(1);
 
-/// Of so many Workloads at most: all that ended in an hour would be more lines than are written at once, and push out those of what goes on.
+/// The highest number of such ends: all ends of an hour would be more lines than can be written at once, and push out current lines.
 const MOST_MISSED: u64 = 1000;
 
 /// Workloads that were over when they were seen for the first time, up to the moment at which everything was seen once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Missed {
-    /// Those whose ends were written down.
+    /// The number of recorded ends.
     reported: u64,
     /// The others.
     counted: u64,
 }
 
 impl Missed {
-    /// Whether the end of one more is written down.
+    /// Whether one more end is recorded.
     fn reports_next(&mut self) -> bool {
         let reported = self.reported < MOST_MISSED;
         *(if reported { &mut self.reported } else { &mut self.counted }) += 1;
@@ -51,7 +51,7 @@ struct Reservation {
 }
 
 impl Engine {
-    /// Hands out what is to be written down of a new version of a Workload. The known one is still the one before.
+    /// Emits the lines for a new version of a Workload. The stored version is still the old one.
     pub(crate) fn journal_seen(&mut self, key: &WorkloadKey, after: &slim::Workload) {
         if !self.config.journal {
             return;
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Hands out what is to be written down of a Workload that goes. It is still known.
+    /// Emits the lines for a deleted Workload. It is still stored.
     pub(crate) fn journal_deleted(&mut self, key: &WorkloadKey) {
         if !self.config.journal {
             return;
@@ -99,7 +99,7 @@ impl Engine {
     pub(crate) fn journal_quota(&mut self, name: &str, queue: Option<&ClusterQueue>) {
         if self.config.journal {
             let known = self.world.cluster_queues.get(name);
-            // One that is seen first while the engine takes in what there is may have been there for long.
+            // An object that is first seen in the initial list may be old.
             let before = known.map(|known| nominal(known)).or_else(|| self.is_synced().then(BTreeMap::new));
             let stop_policy_before = known.map(|known| known.spec.stop_policy).unwrap_or_default();
             let line = QuotaLine { before, stop_policy_before, ..quota_line(name, queue, self.now) };
@@ -108,7 +108,7 @@ impl Engine {
     }
 }
 
-/// What happened between two versions of a Workload, in order. Of one that is seen for the first time: what it holds.
+/// What happened between two versions of a Workload, in order. For one that is first seen: what it holds.
 fn workload_lines(
     before: Option<&slim::Workload>,
     after: Option<&slim::Workload>,
@@ -130,7 +130,7 @@ fn workload_lines(
             events.ready(before, after);
             events.pending(before, after);
         }
-        // The rest was written down when it happened, by this process or the one before.
+        // The rest was recorded when it happened, by this process or the one before.
         (None, Some(status)) => {
             events.holding(new, status);
             let old = after.and_then(|after| reserved(after, config));
@@ -156,7 +156,7 @@ fn workload_lines(
     events.at.into_iter().map(line).collect()
 }
 
-/// What is collected, each with its time, and the ClusterQueue of the reservation that it is about.
+/// The collected lines, each with its time and the ClusterQueue of its reservation.
 struct Events {
     now: Timestamp,
     at: Vec<(Timestamp, Option<String>, Event)>,
@@ -193,7 +193,7 @@ impl Events {
         if reason == reason::PREEMPTED
             && let Some(preempted) = conditions::find(&after.conditions, Type::Preempted.as_str())
         {
-            // The finer reason: the policy by which it was preempted.
+            // The more specific reason: the policy by which it was preempted.
             why.reason = format!("{reason}/{}", preempted.reason);
         }
         self.push(at, Event::Evicted(why));
@@ -258,7 +258,7 @@ impl Events {
         self.push(at, Event::Pending(Why::new(&is.reason, &is.message)));
     }
 
-    /// A reservation that is seen for the first time, in a Workload with this status.
+    /// A reservation that is first seen, in a Workload with this status.
     fn holding(&mut self, new: Option<Reservation>, status: &WorkloadStatus) {
         if let Some(new) = new {
             let admitted = conditions::true_since(&status.conditions, Type::Admitted.as_str());
@@ -319,7 +319,7 @@ impl Events {
                 let why = evicted.map_or(end.reason.as_str(), |evicted| evicted.reason.as_str());
                 (Outcome::Evicted, end.last_transition_time.0, why)
             }
-            // It was given back and reserved again before this was seen.
+            // The quota was given back and reserved again before this was seen.
             (None, None) => {
                 let at = next.map_or(self.now, |next| next.since);
                 (Outcome::Evicted, at, evicted.map_or("", |evicted| evicted.reason.as_str()))
@@ -365,7 +365,7 @@ fn by_flavor(amounts: BTreeMap<(String, String), Amount>) -> BTreeMap<String, BT
     usage
 }
 
-/// Without a queue: it has no quota any more.
+/// Without a queue: it no longer has quota.
 fn quota_line(name: &str, queue: Option<&ClusterQueue>, at: Timestamp) -> QuotaLine {
     let cohort = queue.and_then(|queue| queue.spec.cohort_name.clone()).unwrap_or_default();
     let created = queue.and_then(|queue| queue.metadata.creation_timestamp.as_ref()).map(|time| time.0);

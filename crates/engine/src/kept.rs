@@ -1,12 +1,12 @@
-//! Whether the API server keeps what it accepts. It says that a write succeeded although a schema prunes the field, or a policy sets it back:
-//! the next look would send the same again, at once and for ever.
+//! Whether the API server keeps what it accepts. A write succeeds although a schema prunes the field, or a policy sets it back: the next look would
+//! send the same write again, endlessly.
 
 use crate::engine::Engine;
 use crate::input::{Object, WriteError};
 use crate::outbox::Open;
 
 impl Engine {
-    /// The answer of a write, which failed if the object is not as that was to make it: what it is instead is taken in.
+    /// The answer of a write; an error if the object is not as the write was to make it. The returned object is stored in either case.
     pub(crate) fn if_kept(
         &mut self,
         open: &Open,

@@ -40,7 +40,7 @@ impl JobKey {
     }
 }
 
-/// The UID that stands for a group of pods: it has none of its own.
+/// The UID of a group of pods, which has no object.
 pub(crate) fn pod_group_uid(namespace: &str, group: &str) -> String {
     format!("group/{namespace}/{group}")
 }

@@ -1,4 +1,4 @@
-//! What is known of pods that may still use the quota of a job that is gone, or is going.
+//! What is known of pods that may still use the quota of a job that is deleted or being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,41 +9,41 @@ use crate::backoff::Backoff;
 use crate::effect::EffectId;
 use crate::retry::Retry;
 
-/// How long until they are looked for again, as long as there are any.
+/// The pause between two looks for pods, as long as there are any.
 const AGAIN: Backoff = Backoff::seconds(1, 30);
-/// So many looks in a row have the same pause: most pods end within seconds.
+/// How many looks in a row have the same pause: most pods end within seconds.
 const SAME: u32 = 2;
-/// A namespace is looked at no more often than that: one look is for all of its Workloads that wait.
+/// The shortest time between two looks at a namespace: one look serves all of its Workloads that wait.
 const AT_MOST: SignedDuration = SignedDuration::from_secs(1);
 
 /// The pods of one Workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftBehind {
-    /// The UIDs of the jobs that go, or are gone, its own or parts of that, and of those that they controlled: each pod has one of them as its
-    /// controller, or a pod that has.
+    /// The UIDs of the jobs that are deleted or being deleted (the Workload's job, or parts of it), and of the jobs that they controlled: each pod
+    /// has one of them as its controller, directly or through other pods.
     pub of: BTreeSet<Name>,
-    /// Whether none are there any more.
+    /// Whether none exist any more.
     pub gone: bool,
     /// Since when its own job is known to be gone, or over.
     pub job_over: Option<Timestamp>,
-    /// Since when those of a job that is there were to end, if they are looked for because that took too long.
+    /// Since when pods of an existing job should have ended, if they are looked for because that took too long.
     pub overdue: Option<Timestamp>,
-    /// Whether it was told that they are given less time.
+    /// Whether an event has reported that the pods are given less time.
     pub told: bool,
 }
 
 /// The looks at one namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Looks {
-    /// The Workloads that wait for one.
+    /// The Workloads that wait for a look.
     pub waiting: BTreeSet<WorkloadKey>,
     /// The look that has not been answered.
     pub open: Option<EffectId>,
-    /// For which Workloads it is, unless there is more to be looked for by now.
+    /// The Workloads of the look in progress, unless their pods to look for have changed since.
     pub asked: BTreeSet<WorkloadKey>,
-    /// When the next one is due.
+    /// When the next look is due.
     pub next: Timestamp,
-    /// When the last one was sent.
+    /// When the last look was sent.
     last: Option<Timestamp>,
     /// How many in a row were in vain.
     times: u32,
@@ -64,7 +64,7 @@ impl Looks {
         }
     }
 
-    /// One more Workload waits: it is looked soon again.
+    /// One more Workload waits: the pauses begin anew.
     pub fn joined(&mut self, now: Timestamp) {
         let soonest = self.last.and_then(|last| last.checked_add(AT_MOST).ok()).unwrap_or(now).max(now);
         self.times = 0;
@@ -77,7 +77,7 @@ impl Looks {
         self.asked = self.waiting.clone();
     }
 
-    /// It was answered: these are looked for again, later each time.
+    /// The look was answered: these are looked for again, with a longer pause each time.
     pub fn again(&mut self, now: Timestamp) {
         let joined_since = self.waiting.iter().any(|waits| !self.asked.contains(waits));
         if joined_since {

@@ -1,12 +1,12 @@
 //! The state machine between Kubernetes objects and the admission core: inputs in, effects out.
 //!
-//! [`Engine::apply`] takes in what was seen and what became of writes; [`Engine::cycle`] decides and hands out effects.
-//! It must never contain: I/O, a clock, randomness, an order that comes from a hash. Invariants:
+//! [`Engine::apply`] takes objects and answers of writes; [`Engine::cycle`] decides and returns effects. It must never contain: I/O, a clock,
+//! randomness, an order that comes from a hash. Invariants:
 //!
-//! * The objects in the API server are the only durable state: an engine that sees them anew goes on where another left.
-//! * At most one write per object has no answer yet; what the core assumed meanwhile is undone when it fails.
+//! * The objects in the API server are the only durable state: an engine that lists them anew continues where another stopped.
+//! * At most one write per object is without an answer; what the core assumed meanwhile is undone if the write fails.
 //! * Quota is given back only after the job's pods are gone, and a job starts only after its admission was written.
-//! * Nothing is decided before everything was seen once, and nothing by a replica that does not lead.
+//! * Nothing is decided before the initial state is complete, and nothing by a replica that does not lead.
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 

@@ -1,16 +1,18 @@
 //! The life of a workload: from a job with a queue name to a finished Workload.
 //!
-//! * [`job`]: what a job needs next; [`ancestor`]: what manages it; [`unadmitted`]: that it does not run before its time; [`children`]: what is left in jobs
-//!   that it made, [`siblings`] where only one of them may run; [`matching`]: which Workload is its own, [`places`]: by the nodes that it names, and [`mismatched`] if it does not describe it; [`unreadable`] if it cannot be read;
+//! * [`job`]: what a job needs next; [`ancestor`]: what manages it; [`unadmitted`]: that it does not run before its time; [`children`]: leftovers of an
+//!   earlier admission in jobs that it made; [`siblings`]: where only one of them may run; [`matching`]: which Workload is its own; [`places`]: which
+//!   nodes that names; [`mismatched`]: a Workload that does not describe its job; [`unreadable`]: a job that cannot be read;
 //!   [`infos`]: what a start injects and a stop restores; [`priority`]: where its priority comes from.
 //! * [`slices`]: the Workloads of a job that changes its size while it runs; [`ungate`]: its pods, which wait for one of them.
 //! * [`workload`]: what a Workload needs next, [`pending`] while it waits and [`reserved`] while it holds quota; [`eviction`], [`exceeding`], [`elsewhere`];
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
-//! * [`stopped`]: how a run ends; [`left`]: what becomes of it without its queue; [`finished`]: what remains of it; [`clean_up`]: what parts of a
-//!   deleted job still need its quota for; [`active`]: when its pods are gone, so that its quota is free; [`answered`]: whether the job's controller
-//!   has seen that it was stopped; [`unheeded`]: what is done if it does not obey; [`outlived`]: what is done about pods that go on after its end; [`unstoppable`]: if it cannot be suspended.
-//! * [`requeue`]: what lets it be queued again; [`deactivated`]: what follows for the job of a Workload that waits.
-//! * [`decisions`]: what the core decided, carried out.
+//! * [`stopped`]: how a run ends; [`left`]: a job that leaves its queue; [`finished`]: what remains of a run; [`clean_up`]: what parts of a deleted
+//!   job still need its quota for; [`active`]: when its pods are gone, so that its quota is free; [`answered`]: whether the job's controller has seen
+//!   the stop; [`unheeded`]: a controller that does not stop it; [`outlived`]: pods that go on after its end; [`unstoppable`]: a job that cannot be
+//!   suspended.
+//! * [`requeue`]: what lets it be queued again; [`deactivated`]: consequences for the job of a Workload that waits.
+//! * [`decisions`]: carries out what the core decided.
 
 pub(crate) mod active;
 pub(crate) mod ancestor;

@@ -1,4 +1,4 @@
-//! Complete lists: what they lack is gone, unless it may be younger.
+//! Complete lists: an object that a list lacks is gone, unless it may be younger than the list.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// The version in which an object is known, of the kinds that we make ourselves.
+    /// The known version of an object, for kinds that we create ourselves.
     fn made_version(&self, object: &ObjectRef) -> Option<&str> {
         let (namespace, name) = (Arc::clone(&object.namespace), Arc::clone(&object.name));
         let metadata = match object.kind {
@@ -53,7 +53,7 @@ impl Engine {
         metadata.resource_version.as_deref()
     }
 
-    /// Every object of a kind that is known.
+    /// Every known object of a kind.
     fn known(&self, kind: Kind) -> Vec<ObjectRef> {
         let world = &self.world;
         let cluster =

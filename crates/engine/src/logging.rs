@@ -4,7 +4,7 @@ use crate::effect::{Effect, Level, LogLine};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Makes a log line. One that is not wanted has no fields: they cost nothing then.
+    /// Makes a log line. If its level is off, it has no fields and costs nothing.
     pub(crate) fn log(
         &self,
         level: Level,

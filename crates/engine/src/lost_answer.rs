@@ -1,5 +1,5 @@
-//! What a write reports whose answer was lost: it is told once a newer version of the Workload shows that the write was carried out, and not at all
-//! if that shows that it was not.
+//! What a write reports whose answer was lost: its report is made once a newer version of the Workload shows that the write was carried out, and
+//! dropped if that version shows that it was not.
 
 use sluice_api::conditions::{self, whole_seconds};
 use sluice_api::v1beta2::WorkloadStatus;
@@ -11,7 +11,7 @@ use crate::effect::Effect;
 pub(crate) struct LostAnswer {
     /// The status if it was.
     pub expected: Box<WorkloadStatus>,
-    /// What it reports.
+    /// The effects that report it.
     pub then: Vec<Effect>,
 }
 

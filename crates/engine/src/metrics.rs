@@ -1,4 +1,4 @@
-//! The metrics that the engine moves, and the gauges that it can read off its state (docs/reference/05-metrics.md).
+//! The metrics that the engine moves, and the gauges that are computed from its state (docs/reference/05-metrics.md).
 
 mod cohorts;
 mod counts;
@@ -26,7 +26,7 @@ pub use definitions::*;
 pub(crate) use gates::RemovedGate;
 pub use scrape::{SCRAPE_PAGE, Scrape};
 
-/// One gauge as it is now.
+/// The current value of one gauge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GaugeValue {
     /// The metric's name.

@@ -1,5 +1,5 @@
-//! Answers come late: by then the object that a write was on may be gone, and another one of its name there. Nothing that such an answer says is
-//! about that one.
+//! Late answers: by the time of an answer its object may have been deleted and replaced by another of the same name. Nothing in such an answer
+//! applies to the new object.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::outbox::Open;
 use crate::world::job_key;
 
 impl Engine {
-    /// The UID of an object as it is known, of the kinds that are written to.
+    /// The known UID of an object, for kinds that are written to.
     pub(crate) fn uid_of(&self, object: &ObjectRef) -> Option<Name> {
         let world = &self.world;
         let key = || (Arc::clone(&object.namespace), Arc::clone(&object.name));

@@ -1,4 +1,4 @@
-//! Taking in what was seen: objects, deletions, complete lists, objects that are set aside.
+//! Handles what was seen: objects, deletions, complete lists, objects that are set aside.
 
 mod slim_job;
 
@@ -25,7 +25,7 @@ use crate::world::{JobKey, job_key};
 const INJECT_PANIC: &str = "sluice.dev/inject-panic";
 
 impl Engine {
-    /// Takes in an object as it is now.
+    /// Takes the current version of an object.
     pub(crate) fn observe_object(&mut self, object: Object) {
         let reference = object.object_ref();
         if self.is_aside(&reference, &object) {
@@ -410,7 +410,7 @@ impl Engine {
             self.world.own_nothing(&job);
             self.dirty.jobs.insert(job);
         } else {
-            // It was in the way of a group of that name.
+            // It blocked a group of that name.
             self.dirty.jobs.extend(self.world.group_named(key));
         }
         self.dirty.jobs.extend(self.world.awaiting.get(key).into_iter().flatten().cloned());

@@ -1,4 +1,4 @@
-//! What waits to be handed out, and which writes have not been answered yet.
+//! Effects that are still to be handed out, and writes without an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::{REPORTER_ADMISSION, REPORTER_WORKLOAD};
 /// A write that has not been answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
-    /// What it acts on.
+    /// The object that it changes.
     pub object: ObjectRef,
     /// The UID of that when the write was handed out, if it was known.
     pub uid: Option<Name>,
-    /// Whether its answer may show an object that is not known yet: it makes the object, or reads it because it exists already.
+    /// Whether its answer may show an object that is not known yet: it creates the object, or reads it because it exists already.
     pub finds: bool,
     /// Why it was made.
     pub purpose: Purpose,
@@ -35,7 +35,7 @@ pub(crate) struct Open {
     pub job: Option<JobKey>,
     /// The decision that it carries out, to come back to if it fails.
     pub decision: Option<Decision>,
-    /// What it is to make of a job.
+    /// The state in which the job should be afterwards.
     pub wanted: Option<Wanted>,
     /// Whether it was taken back.
     pub withdrawn: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Outbox {
     open: BTreeMap<EffectId, Open>,
     /// The open writes that reserve quota, and since when each is.
     reservations: BTreeMap<EffectId, Timestamp>,
-    /// What the answers of open writes may show first.
+    /// Objects that the answers of open writes may show first.
     unseen: BTreeSet<ObjectRef>,
 }
 
@@ -106,12 +106,12 @@ impl Outbox {
         }
     }
 
-    /// An object is seen to be gone: an answer that shows it is older than that.
+    /// An object was seen to be deleted: an answer that shows it is older than that.
     pub fn gone(&mut self, object: &ObjectRef) {
         self.unseen.remove(object);
     }
 
-    /// Reports something that is no write.
+    /// Emits an effect that is not a write.
     pub fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
@@ -129,7 +129,7 @@ impl Outbox {
         Some(open)
     }
 
-    /// Takes a write back if it only reports how a Workload fares: neither a decision nor an end is to wait for it.
+    /// Withdraws a write if it only reports the state of a Workload: neither a decision nor an end has to wait for it.
     pub fn withdraw_report(&mut self, id: EffectId) {
         let report =
             |open: &Open| matches!(open.purpose, Purpose::Pend | Purpose::Bypassed | Purpose::PodsReady);
@@ -148,7 +148,7 @@ impl Outbox {
         self.reservations.values().nth(at).copied()
     }
 
-    /// What a write that has not been answered is for.
+    /// The purpose of an unanswered write.
     pub fn purpose(&self, id: EffectId) -> Option<Purpose> {
         self.open.get(&id).map(|open| open.purpose)
     }
@@ -158,7 +158,7 @@ impl Outbox {
         self.open.iter().map(|(id, open)| (*id, open))
     }
 
-    /// The same, the one after another.
+    /// The same, one after another.
     pub fn open_after(&self, id: Option<EffectId>) -> Option<(EffectId, &Open)> {
         crate::world::after(&self.open, id.as_ref()).next().map(|(id, open)| (*id, open))
     }
@@ -169,7 +169,7 @@ impl Outbox {
     }
 }
 
-/// What an event is about, and which component reports it.
+/// The object of an event, and the component that reports it.
 pub(crate) struct About {
     object: ObjectRef,
     uid: Arc<str>,

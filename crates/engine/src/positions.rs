@@ -1,4 +1,4 @@
-//! The places of waiting Workloads for a part that keeps a copy of them: what changed since it last asked, at a cost that goes with the changes.
+//! The places of waiting Workloads for a part that keeps a copy of them: what changed since its last request, at a cost in proportion to the changes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use sluice_api::slim;
@@ -24,13 +24,13 @@ pub struct WaitingWorkload {
 /// What changed.
 #[derive(Clone, Debug, Default)]
 pub struct Moves {
-    /// The engine is another one than before: whatever was known is void.
+    /// The engine was built anew: everything known before is void.
     pub anew: bool,
-    /// It has seen everything once.
+    /// The initial state is complete.
     pub synced: bool,
     /// ClusterQueues, and whether they exist now.
     pub cluster_queues: Vec<(Name, bool)>,
-    /// LocalQueues by namespace and name, and the ClusterQueue that they point to now; nothing for one that does not exist.
+    /// LocalQueues by namespace and name, and their current ClusterQueue; `None` for a LocalQueue that does not exist.
     pub local_queues: Vec<((Name, Name), Option<Name>)>,
     /// LocalQueues and the usage that orders their Workloads now (see [`Standing::order`]).
     pub usages: Vec<((Name, Name), f64)>,
@@ -53,7 +53,7 @@ impl Engine {
         self.followed.as_ref().is_some_and(|followed| !reported(followed) || self.scheduler.has_moves())
     }
 
-    /// What changed, of `most` queues, `most` usages and `most` Workloads at a time.
+    /// The changes, of at most `most` queues, `most` usages and `most` Workloads at a time.
     pub fn take_moves(&mut self, most: usize) -> Moves {
         let Some(followed) = &mut self.followed else { return Moves::default() };
         let mut moves = Moves {
@@ -95,7 +95,7 @@ impl Engine {
         moves
     }
 
-    /// What is shown of a waiting Workload may differ in its new version, although its place is the same.
+    /// The displayed fields of a waiting Workload may differ in its new version, although its place is the same.
     pub(crate) fn note_other_looks(&mut self, key: &WorkloadKey, new: &slim::Workload) {
         if self.followed.is_none() {
             return;

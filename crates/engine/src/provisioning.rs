@@ -7,7 +7,7 @@
 //!   [`seen`]: the objects as they were seen.
 //!
 //! Deviations (tests/compat/deviations.md): a request that waits for the provider's quota says so in the check's message;
-//! a request that nodes came for is never taken away because its configuration changed.
+//! a request that has its nodes is never deleted because its configuration changed.
 
 pub(crate) mod controller;
 pub(crate) mod names;
@@ -26,21 +26,21 @@ use crate::input::ObjectRef;
 /// The reporter of its events (docs/reference/03-conditions-events.md 3.6).
 pub(crate) const REPORTER: &str = "kueue-provisioning-request-controller";
 
-/// What is known of the objects that were made for Workloads, beyond what is watched.
+/// What is known of the objects that were created for Workloads, besides what is watched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
     /// The Workload and check of each object that was written.
     pub owners: BTreeMap<ObjectRef, WorkloadKey>,
     /// PodTemplates that exist.
     pub templates: BTreeSet<ObjectRef>,
-    /// What flavors added to each PodTemplate when it was last asked for.
+    /// What flavors added to each PodTemplate when it was last requested.
     pub added: BTreeMap<ObjectRef, Box<str>>,
     /// PodTemplates that belong to their ProvisioningRequest, so that they go with it.
     pub moved: BTreeSet<ObjectRef>,
 }
 
 impl Made {
-    /// Forgets everything of a Workload that is gone.
+    /// Drops everything about a deleted Workload.
     pub fn forget(&mut self, workload: &WorkloadKey) {
         let gone: Vec<_> =
             self.owners.iter().filter(|(_, w)| *w == workload).map(|(o, _)| o.clone()).collect();

@@ -1,4 +1,4 @@
-//! Writes that fail: when they are tried again, and what of them is worth telling.
+//! Writes that fail: when they are retried, and what is reported about them.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -6,32 +6,32 @@ use crate::backoff::Backoff;
 use crate::effect::Purpose;
 use crate::input::WriteError;
 
-/// After so long without a failure the next one is the first.
+/// After this time without a failure the next one counts as the first.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 
-/// A server that asks for a longer pause is asked again after so many seconds all the same.
+/// The longest pause that a server may ask for, in seconds.
 const ASKED: i64 = 60;
 
-/// How often in a row the API server refuses a start before the job is evicted, or a stop before a part of another job is deleted: 15 s, in which one
-/// that has just started learns of rights and webhooks.
+/// How often in a row the API server refuses a start before the job is evicted, or a stop before a part of another job is deleted: 15 s, in which an
+/// API server that has just started learns of rights and webhooks.
 pub(crate) const REFUSALS: u8 = 3;
 
-/// How writes on one object fare.
+/// The retry state of writes on one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Retry {
     /// Failures in a row.
     pub failures: u32,
-    /// How many of the last ones, in a row and of one purpose, the API server has refused.
+    /// How many of the last writes, in a row and with one purpose, the API server has refused.
     pub refusals: u8,
     /// Not before this time.
     pub until: Option<Timestamp>,
     /// The last failure was a conflict: a newer version of the object ends the wait.
     pub conflict: bool,
-    /// What failed may have been carried out: its answer was lost, and what is in the way now may be what it made.
+    /// The failed write may have been carried out: its answer was lost, and what it created may now be in the way.
     pub lost: bool,
-    /// What failed last: nothing else ends the row.
+    /// The purpose of the last failed write: only its success ends the row.
     purpose: Option<Purpose>,
-    /// What an event said of it.
+    /// The text of the last event about it.
     reported: Option<String>,
 }
 
@@ -79,8 +79,7 @@ impl Retry {
         until
     }
 
-    /// A write succeeded. If another one failed before, that is no reason to try the other one at once: the two may take turns for
-    /// ever.
+    /// A write succeeded. If another one failed before, that is no reason to retry the other one at once: the two might alternate endlessly.
     pub fn succeeded(&mut self, purpose: Purpose) {
         // Looking at an object says nothing of how writes on it fare.
         if purpose != Purpose::Read && self.purpose.is_none_or(|failed| failed == purpose) {
@@ -95,8 +94,7 @@ impl Retry {
         }
     }
 
-    /// Whether the last failure is to be reported, as `note`: a refusal at once, a failure that may pass by itself only when it lasts; each text
-    /// once.
+    /// Whether to report the last failure, as `note`: a refusal at once, a failure that may pass by itself only if it lasts; each text once.
     pub fn should_report(&mut self, error: &WriteError, note: &str) -> bool {
         let patience = match error {
             WriteError::Refused(_) | WriteError::NotFound(_) => 1,
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_text_is_told_once_and_what_passes_by_itself_only_when_it_lasts() {
+    fn each_text_is_reported_once_and_what_passes_by_itself_only_when_it_lasts() {
         let mut retry = Retry::default();
         retry.failed(Purpose::Pend, &refused(), T0);
         assert!(retry.should_report(&refused(), "a"));

@@ -1,4 +1,4 @@
-//! A summary of the engine's state, for debugging: page by page, as all that waits is in it.
+//! A summary of the engine's state, for debugging: page by page, because it lists all Workloads that wait.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::effect::EffectId;
 use crate::engine::Engine;
 use crate::world::after;
 
-/// What was looked at last.
+/// The object that was visited last.
 #[derive(Clone, Debug)]
 enum StatePosition {
     Start,
@@ -19,7 +19,7 @@ enum StatePosition {
     End,
 }
 
-/// A state that is being put together.
+/// A state in progress.
 #[derive(Clone, Debug)]
 pub struct State {
     at: StatePosition,
@@ -44,7 +44,7 @@ impl Default for State {
 }
 
 impl State {
-    /// The most objects that were looked at for one page.
+    /// The largest number of objects that one page visited.
     pub fn largest_page(&self) -> usize {
         self.largest
     }

@@ -1,8 +1,8 @@
 //! The status of queues and cohorts (docs/reference/03-conditions-events.md 3.2; docs/reference/01-api.md 1.2–1.7), and when they and finalizers
 //! are written.
 //!
-//! A status is computed when something changed and written when it differs, at most once per interval and object. Figures of all queues together
-//! have a budget.
+//! A status is computed when something changed and written when it differs, at most once per interval and object. The writes of numbers share one
+//! budget for all queues.
 
 pub(crate) mod budget;
 
@@ -24,8 +24,8 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest;
 use crate::input::{Kind, ObjectRef};
 
-/// So many flavors are listed in a status at most (docs/reference/01-api.md 1.2): a queue may have more, and one entry too many would be refused
-/// with all the rest.
+/// The highest number of flavors in a status (docs/reference/01-api.md 1.2): a queue may have more, and with one entry too many the whole status
+/// would be refused.
 const MOST_FLAVORS: usize = 64;
 
 /// A count as the API has it.
@@ -97,7 +97,7 @@ const fn local_queue_active(cause: Option<LocalQueueInactive>) -> (bool, &'stati
     }
 }
 
-/// A merge patch that makes the status what it is to be: what is absent in it goes.
+/// A merge patch to the new status: fields that it lacks are removed.
 fn status_patch(metadata: &ObjectMeta, status: Value, fields: &[&str]) -> Value {
     let mut status = status;
     for field in fields {
@@ -126,7 +126,7 @@ impl Engine {
         statuses.extend(world.local_queues.keys().map(local));
     }
 
-    /// Marks the queues whose figures the core says have changed, and what hangs on those that are active since, or no more.
+    /// Marks the queues whose numbers the core has changed, and the dependents of queues that have become active or inactive.
     pub(crate) fn collect_queue_changes(&mut self) {
         let changed = self.scheduler.take_changed();
         for name in changed.cluster_queues {
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Looks at an object that is neither a Workload nor a job and has no status of ours.
+    /// Handles an object that is neither a Workload nor a job and has no status written by Sluice.
     pub(crate) fn reconcile_other(&mut self, object: &ObjectRef) {
         if !self.decides() {
             return;
@@ -171,7 +171,7 @@ impl Engine {
     /// Writes the status of one object if it differs, and its finalizer.
     fn reconcile_status(&mut self, object: &ObjectRef) {
         if !self.world.has(object) {
-            // It went after it was marked.
+            // It was deleted after it was marked.
             self.statuses.remove(object);
             return;
         }
@@ -332,7 +332,7 @@ impl Engine {
         Some(status_patch(&queue.metadata, status, &["flavorsReservation", "flavorsUsage", "fairSharing"]))
     }
 
-    /// Whether a check of ours works. Only a change of that is written: the text alone may lag (docs/reference/03-conditions-events.md 3.2).
+    /// Whether a check of ours works. Only a change of that is written: the message alone may lag (docs/reference/03-conditions-events.md 3.2).
     fn check_patch(&self, name: &str) -> Option<Value> {
         let check = self.world.checks.get(name)?;
         let (active, why, message) = self.check_active(check)?;
@@ -359,7 +359,7 @@ impl Engine {
     }
 }
 
-/// What admission fair sharing remembers of a LocalQueue. The time of a sample that found nothing new is no reason to write.
+/// The past usage of a LocalQueue for admission fair sharing. A newer sample time alone is no reason to write.
 fn fair_status(
     figures: &core::LocalQueueStatus,
     known: Option<&v1beta2::LocalQueueFairSharingStatus>,
@@ -379,7 +379,7 @@ fn fair_status(
     }
 }
 
-/// A number, rounded up to a whole one; what is infinite is the largest.
+/// A number, rounded up to an integer; infinity is the largest integer.
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, which is what is asked for")]
 fn whole(value: f64) -> i64 {
     if value.is_finite() { value.ceil() as i64 } else { i64::MAX }

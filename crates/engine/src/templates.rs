@@ -1,10 +1,10 @@
-//! Template objects: jobs of some kinds name one, which says what pods they have (docs/reference/07-integrations.md 7.2).
+//! Template objects: jobs of some kinds name one, which describes their pods (docs/reference/07-integrations.md 7.2).
 //!
-//! A job that waits follows its template: when that comes, changes or goes, its Workload does. A job that runs keeps the pods that its Workload
-//! was admitted with.
+//! A waiting job follows its template: when the template is created, changed or deleted, its Workload is updated. A running job keeps the pods that
+//! its Workload was admitted with.
 //!
-//! Only so many are [kept]: those that managed jobs name before others. A job that names another one says so; that is read, and kept once there is
-//! room.
+//! A limited number of templates is [kept]: those that managed jobs name come first. A job that names another one gets a message; its template is
+//! read, and kept once there is room.
 
 pub(crate) mod kept;
 
@@ -27,7 +27,7 @@ use crate::version::{Seen, compare};
 use crate::world::{JobEntry, JobKey};
 
 const OTHER_PODS: &str = "It runs other pods than were admitted";
-/// For so many seconds a template that is not kept is not read again.
+/// For how many seconds a template that is not kept is not read again.
 const ASK_SECONDS: i64 = 60;
 
 impl Engine {
@@ -37,7 +37,7 @@ impl Engine {
         let known = self.world.templates.get(&object);
         let versions = known.map(|known| known.resource_version.as_str());
         if versions.is_some() && compare(versions, Some(&template.resource_version)) == Seen::Older {
-            // It was read before the watch has shown the newer one.
+            // It was read before the watch has shown the newer version.
             return;
         }
         let changed = known.is_none_or(|known| known.content != template.content);
@@ -47,7 +47,7 @@ impl Engine {
         } else {
             self.world.templates.leave_out(&object);
         }
-        // Jobs that name one that is not kept say so.
+        // Jobs that name a template that is not kept get a message.
         if changed || !kept {
             self.template_changed(&object);
         }
@@ -68,7 +68,7 @@ impl Engine {
         views.into_iter().any(|view| view.finished.is_none() && self.manages_itself(view))
     }
 
-    /// Makes room for a template, if a managed job names it, at the cost of those that none names; says whether there is room.
+    /// Makes room for a template, if a managed job names it, by dropping templates that no job names; returns whether there is room.
     fn make_room(&mut self, template: &Template) -> bool {
         let object = &template.object;
         while !self.world.templates.has_room(template) {
@@ -83,7 +83,7 @@ impl Engine {
         true
     }
 
-    /// There is room again: the jobs that name a template that is not kept ask for it.
+    /// There is room again: jobs that name a template that is not kept request it.
     fn fill_room(&mut self) {
         let templates = &self.world.templates;
         let lacking = self.world.by_template.iter().filter(|(object, _)| templates.may_lack(object));
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// Reads the template of a managed job that may be there and is not kept: now it is one that is named.
+    /// Reads the template of a managed job that may exist and is not kept: now a job names it.
     pub(crate) fn ask_for_template(&mut self, key: &JobKey, view: &JobView) {
         let Some(object) = view.template.as_ref().map(|used| &used.object) else { return };
         if !self.world.templates.may_lack(object) {
@@ -138,8 +138,8 @@ impl Engine {
         }
     }
 
-    /// The pods of a job that cannot be read, or whose template is gone, are not known any more: the Workload that it had goes, so that no quota is
-    /// held for what cannot start. What a job that is made of pods alone is for, its Workload says.
+    /// The pods of a job that cannot be read, or whose template was deleted, are not known any more: its Workload is deleted, so that no quota is
+    /// held for a job that cannot start. For a job that is made of pods alone, its Workload describes them.
     pub(crate) fn lost_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let of_pods_alone = self.world.pod_jobs.get(key).is_some_and(|job| job.shape.is_of_members_alone());
         if view.template.is_some() || !of_pods_alone {
@@ -179,8 +179,8 @@ impl Engine {
         }
     }
 
-    /// Whether a part that plays all pod sets of a job has other pods than a Workload of that job lets run. A job that is a part itself has none: then
-    /// what counts is what the job says.
+    /// Whether a part that runs all pod sets of a job has other pods than that job's Workload allows. A job that is a part itself has no Workload:
+    /// then its own spec counts.
     pub(crate) fn exceeds_admitted(&self, above: &JobView, part: &JobView) -> bool {
         if !above.job.kind.is_played_by(part.job.kind) || self.made(above, part).is_none() {
             return false;
@@ -207,8 +207,8 @@ impl Engine {
         })
     }
 
-    /// Deletes such a part, once it is suspended, before the job starts: its controller makes it anew. If that makes the same again, it is deleted
-    /// ever more seldom. The start waits until it is another; all else goes on.
+    /// Deletes such a part, once it is suspended, before the job starts: its controller makes it anew. If the controller makes the same again, it is
+    /// deleted with a growing delay. Only the start waits for another part.
     pub(crate) fn replace_part(&mut self, key: &JobKey, part: &JobKey) -> bool {
         let now = self.now;
         let suspended = self.world.jobs.get(part).filter(|entry| entry.view.suspended);
@@ -236,8 +236,8 @@ impl Engine {
         true
     }
 
-    /// Deletes a part of one pod set that runs with more than that: its controller makes it anew as it should be, and would resume one that is merely
-    /// suspended. If that does not help, it is deleted ever more seldom; says whether it is deleted now.
+    /// Deletes a part of one pod set that runs with more than that: its controller makes it anew as it should be, and would resume a part that is
+    /// merely suspended. If that does not help, it is deleted with a growing delay; returns whether it is deleted now.
     pub(crate) fn replace_exceeding(&mut self, key: &JobKey, view: &JobView) -> bool {
         let now = self.now;
         let Some(above) = self.parent(view).cloned() else { return false };
@@ -266,8 +266,8 @@ impl Engine {
         true
     }
 
-    /// Stops a job that runs by such a part. It is still admitted, and its controller may let the part go on as it is with each start: the job is
-    /// started again ever more seldom.
+    /// Stops a job that runs such a part. It is still admitted, and its controller may resume the same part at each start: the job is started again
+    /// with a growing delay.
     pub(crate) fn halt_other_pods(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let now = self.now;
         if let Some(entry) = self.world.jobs.get_mut(key)
@@ -303,7 +303,7 @@ fn admits(object: &slim::Workload, part: &JobView) -> bool {
     part.invalid.is_none() && part.pod_sets.iter().all(admits)
 }
 
-/// The same of the pod sets of the job above it.
+/// The same for the pod sets of the job above it.
 fn plays(above: &[JobPodSet], part: &JobView) -> bool {
     let plays = |theirs: &JobPodSet| {
         let own = above.iter().find(|own| own.name == theirs.name);

@@ -1,4 +1,4 @@
-//! What is kept of a job that something is wrong with.
+//! What is kept of a job that has a problem.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::unstoppable::Unstoppable;
 /// What went wrong with a job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble {
-    /// How often it ran, or was to run, by other pods than were admitted, or could not be read while it ran.
+    /// How often it ran, or was about to run, with other pods than were admitted, or could not be read while it ran.
     pub other_pods: Option<Retry>,
-    /// That it, or a part of it, could not be suspended.
+    /// The failed attempts to suspend it, or a part of it.
     pub unstoppable: Unstoppable,
-    /// That a pod names it as its controller that was made while it waited.
+    /// A pod names it as its controller that was created while it waited.
     pub stray: bool,
     /// Since when it has had more pods than it holds quota for.
     pub beyond_since: Option<Timestamp>,
     /// Since when it has run more pods that it makes itself than quota is held for.
     pub made_beyond_since: Option<Timestamp>,
-    /// What is known of pods that may go on after it has ended.
+    /// What is known of pods that may go on after its end.
     pub outlived: Option<Outlived>,
-    /// As it was read last, if it runs and cannot be read any more.
+    /// Its last readable version, if it runs and cannot be read any more.
     pub readable: Option<Arc<JobView>>,
 }

@@ -1,17 +1,17 @@
-//! What is known of a stop that is not known to be obeyed, and of an end after which pods may go on.
+//! What is known of a stop that the controller may not have carried out, and of ended jobs whose pods may go on.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backoff::Backoff;
 use crate::retry::Retry;
 
-/// How long a controller has to show that it has seen a stop: about as long as the longest time for which quota is kept for one that says nothing, and as
-/// pods have to end by default.
+/// How long a controller has to show that it has seen a stop: about the longest time for which quota is kept for a silent controller, and the default
+/// grace period of pods.
 pub(crate) const PATIENCE_SECONDS: i64 = 30;
-/// How long until it is looked at again, as long as there are pods.
+/// The pause before the next look, as long as there are pods.
 const AGAIN: Backoff = Backoff::seconds(10, 300);
 
-/// What is known of a stop that is not known to be obeyed.
+/// What is known of a stop that may not have been carried out.
 #[derive(Clone, Debug)]
 pub(crate) struct Unheeded {
     /// When it is looked at next.
@@ -55,7 +55,7 @@ pub(crate) struct Outlived {
     pub(crate) until: Timestamp,
     /// How often it was looked at in vain.
     times: u32,
-    /// Whether those that run are being deleted.
+    /// Whether its running pods are being deleted.
     ends: bool,
     /// Whether there are none.
     pub(crate) is_over: bool,

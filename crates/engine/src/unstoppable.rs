@@ -1,4 +1,4 @@
-//! What is known of jobs that the API server does not let be suspended.
+//! What is known of jobs that the API server refuses to suspend.
 
 use jiff::Timestamp;
 
@@ -18,7 +18,7 @@ pub(crate) struct Unstoppable {
 }
 
 impl Unstoppable {
-    /// A part that was made at `created` is to be deleted. Until when it is left, if others were deleted before it was made.
+    /// A part that was created at `created` has to be deleted. Returns until when it stays, if others were deleted before it was created.
     pub(crate) fn delete(&mut self, created: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let Some(until) = self.retry.until.filter(|until| *until > now) else {
             self.retry.failed(Purpose::DeleteChild, &WriteError::Refused(String::new()), now);

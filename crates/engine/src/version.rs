@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// How a version that was seen relates to the one that is known. Versions are opaque, but grow where they are numbers.
+/// How a seen version relates to the known one. Versions are opaque, but grow if they are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// Seen before.
@@ -13,7 +13,7 @@ pub(crate) enum Seen {
     Newer,
 }
 
-/// How a version that is seen relates to the known one.
+/// How a seen version relates to the known one.
 pub(crate) fn compare(known: Option<&str>, seen: Option<&str>) -> Seen {
     let (Some(known), Some(seen)) = (known, seen) else { return Seen::Newer };
     if known == seen {

@@ -1,26 +1,26 @@
-//! What a write is to make of a job, so that its answer shows whether it was kept.
+//! What a job should be after a write, so that the answer shows whether it was kept.
 
 use crate::effect::{Purpose, Write};
 use crate::input::Object;
 
-/// What a write is to make of a job, as far as the job shows it.
+/// The state of a job after a write, as far as the job shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// It runs.
     Started,
-    /// It is suspended; something of its stop may remain to be done.
+    /// It is suspended; a part of its stop may remain to be done.
     Suspended,
-    /// It is suspended, and nothing of its stop remains.
+    /// It is suspended, and no part of its stop remains.
     Stopped,
 }
 
 impl Wanted {
-    /// What this write is to do.
+    /// The state after this write.
     pub(crate) fn of(purpose: Purpose, write: &Write) -> Option<Self> {
         match write {
             Write::StartJob { .. } => Some(Self::Started),
             Write::Pod(_) if purpose == Purpose::StartJob => Some(Self::Started),
-            // That puts right what an earlier stop left, whatever the job is then.
+            // Such a write cleans up after an earlier stop, whatever the state of the job is.
             Write::StopJob { view, .. } if view.ending => None,
             Write::StopJob { view, .. } if view.stopping => Some(Self::Stopped),
             Write::StopJob { .. } | Write::SuspendJob { .. } => Some(Self::Suspended),
@@ -28,7 +28,7 @@ impl Wanted {
         }
     }
 
-    /// What an object that a write succeeded on lacks of it.
+    /// What an object lacks on which a write succeeded.
     pub fn lacking(self, object: &Object) -> Option<&'static str> {
         let (suspended, stopping) = match object {
             Object::Job(view) => (view.suspended, view.stopping),

@@ -42,19 +42,20 @@ pub(crate) fn workload_ref(key: &WorkloadKey) -> ObjectRef {
     ObjectRef::namespaced(Kind::Workload, Arc::clone(&key.namespace), Arc::clone(&key.name))
 }
 
-/// What was decided about a workload and is still to be written.
+/// A decision about a workload that is still to be written.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
     /// To reserve quota, as the core assumes.
     Reserve {
-        /// What it holds.
+        /// Its admission.
         admission: Admission,
         /// The checks that apply.
         required_checks: Vec<Name>,
         /// The suffix of the event.
         considered: String,
     },
-    /// To give pod sets these nodes, as the core assumes: those that waited for some, and those of which a node failed. With what is told then.
+    /// To assign these nodes to pod sets, as the core assumes: pod sets that waited for nodes, and those that lost one. With the effects that report
+    /// it.
     Place(Vec<(Name, SharedAssignment)>, Vec<crate::effect::Effect>),
     /// To evict, as the core assumes.
     Evict(Eviction, Vec<crate::effect::Effect>),
@@ -70,11 +71,11 @@ pub(crate) struct WorkloadEntry {
     pub owner: Option<Name>,
     /// The position of the owner reference of its controller.
     pub controller: Option<usize>,
-    /// What its pods ask of nodes, once that was needed.
+    /// What its pods ask of nodes, computed on demand.
     pub asks: OnceLock<Box<Asks>>,
     /// The nodes of its pod sets, by position, as the object has them.
     pub nodes: Vec<Option<SharedAssignment>>,
-    /// What is wrong with them, if they cannot be read.
+    /// Why its nodes cannot be read, if so.
     pub wrong_nodes: Option<String>,
     /// The status in the write that has not been answered.
     pub assumed: Option<Box<v1beta2::WorkloadStatus>>,
@@ -82,13 +83,13 @@ pub(crate) struct WorkloadEntry {
     pub open: Option<EffectId>,
     /// A write that was not answered, and what it reports.
     pub lost_answer: Option<Box<LostAnswer>>,
-    /// What is to be written as soon as that is possible.
+    /// The decision that is written as soon as that is possible.
     pub decision: Option<Decision>,
     /// Whether it is not known if quota was reserved: the write failed, and may have been carried out. It is held until then.
     pub uncertain: bool,
     /// Its reservation may not be ours: it appeared while we led, and whether it fits has not been checked yet.
     pub unchecked: bool,
-    /// It was admitted before we led, and nothing was written or read of it since: a late write of the former leader may have evicted it.
+    /// It was admitted before we led, and nothing was written to or read of it since: a late write of the former leader may have evicted it.
     pub inherited: bool,
     /// Its deletion was accepted, and has not been seen yet.
     pub deleted: bool,
@@ -100,7 +101,7 @@ pub(crate) struct WorkloadEntry {
     pub message_at: Option<Timestamp>,
     /// The reason why it waits is not written yet.
     pub unreported: Option<Unreported>,
-    /// A warning that is held back, and until when.
+    /// A delayed warning, and until when.
     pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
     /// Why it waits, while that cannot be written, or need not yet.
     pub pending_message: Option<PendingMessage>,
@@ -114,7 +115,7 @@ pub(crate) struct PendingMessage {
     pub with_event: bool,
 }
 
-/// A reason for waiting that is held back.
+/// A delayed reason for waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unreported {
     /// When there was something new to write.
@@ -124,7 +125,7 @@ pub(crate) struct Unreported {
 }
 
 impl WorkloadEntry {
-    /// Whether nothing is under way that reads its status, or makes another one of it.
+    /// Whether no operation in progress reads or changes its status.
     fn is_at_rest(&self) -> bool {
         self.open.is_none() && self.decision.is_none() && self.lost_answer.is_none() && !self.uncertain
     }
@@ -154,25 +155,25 @@ pub(crate) struct JobEntry {
     pub view: Arc<JobView>,
     /// The write that has not been answered: on the job, or the creation of its Workload.
     pub open: Option<EffectId>,
-    /// It may have been started: the answer was lost. Nothing is decided on it before it was read again.
+    /// It may have been started: the answer was lost. Nothing is decided about it before it was read again.
     pub uncertain: bool,
     /// How its writes fare.
     pub retry: Retry,
-    /// What went wrong with it, or its parts; few jobs ever need it.
+    /// Problems of it or its parts; few jobs ever need it.
     pub trouble: Option<Box<Trouble>>,
-    /// That it was stopped, while nothing shows that its controller obeys; few jobs ever need it.
+    /// Set if it was stopped and nothing shows that its controller has carried that out; few jobs ever need it.
     pub unheeded: Option<Box<Unheeded>>,
-    /// Whether the write that failed last was to stop it: only then does stopping it wait, too.
+    /// Whether the last failed write was to stop it: only then is a stop delayed, too.
     pub stop_failed: bool,
-    /// A stop with everything that belongs to it was refused, so that it is suspended and nothing else, until it is started.
+    /// A complete stop was refused, so that it is only suspended, until it is started.
     pub only_suspends: bool,
     /// The trouble that was last reported as an event, so that it is reported once.
     pub reported: Option<String>,
-    /// What the pending checks said when that was last reported.
+    /// The messages of the pending checks when they were last reported.
     pub reported_checks: String,
     /// Whether the status of the job that controls it has named it. It stays that job's part when another takes its place there.
     pub named: bool,
-    /// What its own controller has shown of having seen its last start and stop.
+    /// Whether its own controller has seen its last start and stop.
     pub seen: SeenByController,
 }
 
@@ -180,7 +181,7 @@ pub(crate) struct JobEntry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     pub flavors: BTreeMap<Name, Box<v1beta2::ResourceFlavor>>,
-    /// When the node labels of a flavor were last seen to have changed, or the flavor was first seen that may have changed before.
+    /// When the node labels of a flavor were last seen to have changed, or when a flavor was first seen that may have changed before.
     pub relabeled: BTreeMap<Name, Timestamp>,
     pub cluster_queues: BTreeMap<Name, Box<v1beta2::ClusterQueue>>,
     pub local_queues: BTreeMap<(Name, Name), Box<v1beta2::LocalQueue>>,
@@ -191,21 +192,21 @@ pub(crate) struct World {
     pub priority_classes: BTreeMap<Name, (i32, bool)>,
     pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,
     pub nodes: BTreeMap<Name, Box<slim::Node>>,
-    /// What each node has for pods.
+    /// The allocatable resources of each node.
     pub allocatable: BTreeMap<Name, Allocatable>,
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
     /// The same by node and by job.
     pub pod_index: pod_index::PodIndex,
-    /// Pods of elastic jobs, and those with a place in the topology, by namespace and name.
+    /// Pods of elastic jobs, and pods with a topology assignment, by namespace and name.
     pub job_pods: BTreeMap<PodKey, crate::job_pod::JobPod>,
-    /// Those of elastic jobs, by the UID of their controller.
+    /// Pods of elastic jobs, by the UID of their controller.
     pub job_pods_of: BTreeMap<Name, BTreeSet<PodKey>>,
-    /// Those with a place, by their Workload, or the first slice of an elastic job.
+    /// Pods with a topology assignment, by their Workload, or the first slice of an elastic job.
     pub placed: BTreeMap<WorkloadKey, PlacedPods>,
     /// Texts that they have in common.
     pub names: Names,
-    /// Those of [`World::pods`] that are being deleted, by the UID of their controller.
+    /// Pods of [`World::pods`] that are being deleted, by the UID of their controller.
     pub leaving: BTreeMap<Name, BTreeSet<PodKey>>,
     pub limit_ranges: BTreeMap<Name, BTreeMap<Name, slim::LimitRange>>,
     pub limits: BTreeMap<Name, LimitSummary>,
@@ -218,13 +219,13 @@ pub(crate) struct World {
     pub jobs: BTreeMap<JobKey, JobEntry>,
     /// Objects above jobs that others manage.
     pub external: ExternalParents,
-    /// What jobs name to say what pods they have.
+    /// Templates that jobs name.
     pub templates: Templates,
     /// Jobs by the template that they name.
     pub by_template: BTreeMap<TemplateRef, BTreeSet<JobKey>>,
     /// Objects whose groups of pods are jobs, as they were seen last.
     pub sets: BTreeMap<JobKey, Arc<JobView>>,
-    /// What those of them are made of that are made of pods.
+    /// The pods of jobs that are made of pods.
     pub pod_jobs: BTreeMap<JobKey, PodJob>,
     /// The job that each of these pods is in.
     pub pod_homes: BTreeMap<PodKey, JobKey>,
@@ -234,14 +235,14 @@ pub(crate) struct World {
     pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
     /// LocalQueues by the ClusterQueue that they point to.
     pub by_cluster_queue: BTreeMap<Name, BTreeSet<(Name, Name)>>,
-    /// Jobs by UID, only ever asked for single ones.
+    /// Jobs by UID, for lookups of single ones.
     pub job_by_uid: IndexMap<Name, JobKey>,
     /// Jobs by the UID of their controller.
     pub children: BTreeMap<Name, BTreeSet<JobKey>>,
     /// Jobs by the prebuilt Workload that they name.
     pub awaiting: BTreeMap<WorkloadKey, BTreeSet<JobKey>>,
     no_limits: LimitSummary,
-    /// What the pods of Workloads ask of nodes may not be what [`WorkloadEntry::asks`] says.
+    /// [`WorkloadEntry::asks`] may be out of date.
     pub asks_are_stale: bool,
 }
 
@@ -275,7 +276,7 @@ pub(crate) fn after<'a, K: Ord, V>(
 }
 
 impl World {
-    /// What a pod's request in a namespace depends on.
+    /// What the request of a pod in a namespace depends on.
     pub fn around<'a>(
         &'a self,
         namespace: &str,
@@ -293,7 +294,7 @@ impl World {
         (Arc::clone(&key.namespace), Name::from(object.spec.queue_name.as_str()))
     }
 
-    /// Puts a Workload in, keeping what is under way with the one that was there.
+    /// Stores a Workload, and keeps the operations in progress of the old version.
     pub fn put_workload(&mut self, key: &WorkloadKey, mut object: slim::Workload) {
         kept::fit(&mut object);
         if kept::is_over(&object) && self.workloads.get(key).is_none_or(WorkloadEntry::is_at_rest) {
@@ -425,7 +426,7 @@ impl World {
         self.jobs.remove(key)
     }
 
-    /// Workloads that a job controls, oldest first. Those in other namespaces only claim to.
+    /// Workloads that a job controls, oldest first. Those in other namespaces only claim to be controlled.
     pub fn owned(&self, uid: &str) -> Vec<WorkloadKey> {
         let namespace = self.job_by_uid.get(uid).map(|job| &job.namespace);
         let own = |key: &&WorkloadKey| namespace.is_none_or(|namespace| *namespace == key.namespace);
@@ -436,7 +437,7 @@ impl World {
         keys
     }
 
-    /// The job that a Workload belongs to, if it is there. A job of another namespace is only claimed.
+    /// The job that a Workload belongs to, if it exists. An owner in another namespace does not count.
     pub fn job_of(&self, entry: &WorkloadEntry) -> Option<JobKey> {
         let namespace = entry.object.metadata.namespace.as_deref().unwrap_or_default();
         self.job_by_uid.get(entry.owner.as_ref()?).filter(|job| *job.namespace == *namespace).cloned()

@@ -1,4 +1,4 @@
-//! What users and administrators do unexpectedly.
+//! Unexpected actions of users and administrators.
 
 mod model;
 
@@ -33,7 +33,7 @@ fn an_unknown_queue_is_named() {
 }
 
 #[test]
-fn a_namespace_that_is_not_selected_is_told_the_remedy() {
+fn a_namespace_that_is_not_selected_gets_a_remedy() {
     let mut c = Cluster::plain();
     c.api.simple("3", &json!({"namespaceSelector": null}));
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
@@ -220,7 +220,7 @@ fn a_reservation_whose_answer_was_lost_keeps_its_quota() {
 }
 
 #[test]
-fn what_a_write_reports_is_told_once_though_its_answer_was_lost() {
+fn what_a_write_reports_is_reported_once_though_its_answer_was_lost() {
     for purpose in [Purpose::ReserveQuota, Purpose::Evict, Purpose::Finish] {
         for carried_out in [true, false] {
             let mut c = Cluster::plain();
@@ -264,7 +264,7 @@ fn a_newcomer_that_is_inadmissible_with_its_class_has_a_message() {
 }
 
 #[test]
-fn a_reason_whose_write_failed_is_told_later() {
+fn a_reason_whose_write_failed_is_reported_later() {
     for error in [WriteError::Conflict("c".to_owned()), WriteError::Transient("t".to_owned())] {
         let mut c = Cluster::plain();
         c.api.simple("1", &json!({}));

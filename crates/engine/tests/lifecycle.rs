@@ -68,7 +68,7 @@ fn what_does_not_fit_waits_with_the_reason_and_runs_when_quota_is_free() {
 }
 
 #[test]
-fn why_it_waits_is_told_although_another_message_was_on_its_way() {
+fn why_it_waits_is_reported_although_another_message_was_on_its_way() {
     let mut c = Cluster::plain();
     let selector = json!({"namespaceSelector": {"matchLabels": {"team": "b"}}});
     c.api.simple("3", &selector);
@@ -77,7 +77,7 @@ fn why_it_waits_is_told_although_another_message_was_on_its_way() {
     }
     c.settle();
     assert!(reported(&c.workload("b"), "QuotaReserved").starts_with("False/Misconfigured"));
-    // Both are told that this is over while the first is admitted and the second refused.
+    // The reason is cleared on both Workloads while the first is admitted and the second refused.
     let cq = ObjectRef::cluster(Kind::ClusterQueue, "cq");
     c.api.edit(&cq, &json!({"spec": {"namespaceSelector": {"matchLabels": {"team": "a"}}}}));
     c.settle();
@@ -110,7 +110,7 @@ const ONE_MORE: &str = "False/WaitingForQuota: couldn't assign flavors to pod se
                         in flavor default, 1 more needed";
 
 #[test]
-fn that_another_workload_was_first_is_not_told_when_it_is_over_with_the_next_cycle() {
+fn that_another_workload_was_first_is_not_reported_if_the_next_cycle_ends_it() {
     let mut c = lender_and_borrower();
     c.api.add_job(job("team-a", "runs", "lq", 3, "1"));
     c.settle();
@@ -128,7 +128,7 @@ fn that_another_workload_was_first_is_not_told_when_it_is_over_with_the_next_cyc
 }
 
 #[test]
-fn that_another_workload_was_first_is_told_when_it_stays_so() {
+fn that_another_workload_was_first_is_reported_if_it_stays_so() {
     let mut c = lender_and_borrower();
     c.pods_vanish = false;
     c.api.add_job(of_class(job("team-a", "victim", "lq", 2, "1"), "low"));

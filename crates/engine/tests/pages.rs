@@ -1,4 +1,4 @@
-//! What is asked of the whole world is answered page by page: no page grows with the world, and all pages say what one would.
+//! Questions about the whole world are answered page by page: no page grows with the world, and all pages together equal a single answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The engine is dropped after each write, and a new one goes on from the API objects alone: the end is the same.
+//! The engine is dropped after each write, and a new one continues from the API objects alone: the end is the same.
 
 mod model;
 

@@ -197,7 +197,7 @@ fn defaults_are_never_written_into_the_workload() {
 }
 
 #[test]
-fn a_change_of_a_limit_range_is_told_to_what_waits() {
+fn a_change_of_a_limit_range_re_evaluates_waiting_workloads() {
     let mut c = cluster(ResourceConfig::default());
     limit_range(
         &mut c,

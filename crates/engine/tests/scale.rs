@@ -1,4 +1,4 @@
-//! What large worlds cost, as counts: start-up grows with the number of objects, and a change costs what hangs on it.
+//! The cost of large worlds, as counts: start-up grows with the number of objects, and a change costs only what depends on it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What differs from kind to kind: each kind implements [`Adapter`] in a folder of its own.
+//! The differences between kinds: each kind implements [`Adapter`] in a folder of its own.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -29,12 +29,12 @@ pub enum State {
     Ended {
         /// When.
         at: Timestamp,
-        /// Whether it succeeded; else it ran for too long.
+        /// Whether it succeeded; otherwise it exceeded its time.
         success: bool,
     },
 }
 
-/// What an object of a kind is held against before any webhook sees it.
+/// The schema that the API server checks an object of a kind against before any webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// `batch/v1` Job, the whole object.
@@ -70,22 +70,22 @@ pub(crate) trait Adapter: Sync {
         None
     }
 
-    /// What of a template object decides what pods its jobs have.
+    /// The part of a template object that decides what pods its jobs have.
     fn content(&self, _template: &Value) -> Value {
         Value::Null
     }
 
-    /// The write that comes before the one that starts it, where its controller takes templates only while it is suspended.
+    /// The write before the one that starts it, for kinds whose controller accepts templates only while the job is suspended.
     fn prepare(&self, _view: &JobView, _infos: &[PodSetInfo]) -> Result<Option<Step>, StartError> {
         Ok(None)
     }
 
-    /// What it is besides, where its jobs have members.
+    /// The second shape, for kinds whose jobs have members.
     fn composite(&self) -> Option<&'static dyn Composite> {
         None
     }
 
-    /// The patch that starts it: see [`crate::start`]. Of one with members, what is left to write to the object itself.
+    /// The patch that starts it: see [`crate::start`]. For a job with members, the rest that is written to the object itself.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError>;
 
     /// The writes that stop it: see [`crate::stop`]. None where the engine deletes its pods.
@@ -143,7 +143,7 @@ pub(crate) trait Adapter: Sync {
         finished(&object["status"], integration.succeeded, integration.failed)
     }
 
-    /// For so many seconds it may run at most, by its own spec.
+    /// Its longest running time in seconds, by its own spec.
     fn deadline_seconds(&self, _object: &Value) -> Option<i64> {
         None
     }
@@ -158,7 +158,7 @@ pub(crate) trait Adapter: Sync {
         None
     }
 
-    /// Whether its Workload has its pod templates as they are: nothing is added to their containers.
+    /// Whether its Workload has unchanged copies of its pod templates: nothing is added to their containers.
     fn copies_templates(&self) -> bool {
         false
     }
@@ -168,7 +168,7 @@ pub(crate) trait Adapter: Sync {
         ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer))
     }
 
-    /// Whether an object is none that is managed, whatever it names: it has no pods of its own.
+    /// Whether an object is never managed, whatever it names: it has no pods of its own.
     fn skips(&self, _object: &Value) -> bool {
         false
     }
@@ -178,13 +178,13 @@ pub(crate) trait Adapter: Sync {
         false
     }
 
-    /// Whether a pod that names a job as its controller may be one that this made: with a name or labels such as it gives, and goes by. Where that
-    /// is not known, any may.
+    /// Whether a job may have made a pod that names it as its controller: the pod has a name or labels such as the job's controller gives, and
+    /// searches by. If that is not known, true.
     fn may_be_pod_of(&self, _job: &Maker<'_>, _pod: &MadePod<'_>) -> bool {
         true
     }
 
-    /// What its objects must look like, part by part, each with its JSON pointer.
+    /// The schemas of its objects, part by part, each with its JSON pointer.
     fn schemas(&self, object: &Value) -> Vec<(String, Schema)> {
         self.pod_groups(object).into_iter().map(|group| (group.pointer, Schema::PodTemplate)).collect()
     }
@@ -200,9 +200,9 @@ pub(crate) trait Adapter: Sync {
 
 /// A new or changed object.
 pub(crate) struct Change<'a> {
-    /// As it is to be.
+    /// The new object.
     pub object: &'a Value,
-    /// What all kinds have.
+    /// The metadata that all kinds have.
     pub meta: &'a Meta,
     /// As it was.
     pub old: Option<(&'a Value, &'a Meta)>,

@@ -1,7 +1,7 @@
-//! Node affinity that admission adds (ours).
+//! Node affinity that admission adds (not in Kueue).
 //!
-//! A batch Job's template takes it at start and loses it at stop. The affinity in a JobSet's templates cannot change once it is
-//! made, but annotations can: so its templates carry the wish ([`Wish`]), and the webhook of pods grants it.
+//! A batch Job's template gets it at start and loses it at stop. The affinity in a JobSet's templates cannot change after creation, but annotations
+//! can: so its templates carry the wish ([`Wish`]), and the webhook of pods applies it.
 
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm,
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The weight of a preference that outweighs all others.
 const MOST: i32 = 100;
 
-/// What the annotation `sluice.dev/node-affinity` of a pod template says.
+/// The content of the annotation `sluice.dev/node-affinity` of a pod template.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Wish {
@@ -22,7 +22,7 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// What a pod gets. What was required at the start is but preferred after a restart: by then other nodes may be the good ones.
+    /// The affinity that a pod gets. A requirement at the start is only a preference after a restart: by then other nodes may be better.
     pub fn granted(self, restarts: i32) -> NodeAffinity {
         let mut adds = self.node_affinity;
         if restarts == self.restarts {
@@ -50,7 +50,7 @@ pub(crate) fn joined(base: Option<&NodeAffinity>, adds: &NodeAffinity) -> NodeAf
     joined
 }
 
-/// Terms are alternatives: each of the one with each of the other. One that says nothing selects no node, and stays so.
+/// Terms are alternatives: each term of one with each of the other. An empty term selects no node, and stays so.
 fn both(own: Option<NodeSelector>, more: &NodeSelector) -> NodeSelector {
     let Some(own) = own else { return more.clone() };
     let empty = |term: &NodeSelectorTerm| term.match_expressions.is_none() && term.match_fields.is_none();

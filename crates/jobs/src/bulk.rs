@@ -1,22 +1,22 @@
-//! How many values pod templates have. What is read of them takes far more memory than its text: a volume of a few bytes a few kilobytes, an entry
-//! of a list a hundred bytes, once for each place where it is kept. Nothing in Kubernetes bounds their number.
+//! How many values pod templates have. Their decoded form takes far more memory than their text: a volume of a few bytes takes a few kilobytes, an
+//! entry of a list a hundred bytes, once for each place where it is kept. Nothing in Kubernetes bounds their number.
 
 use serde_json::Value;
 
-/// Most values in the pod templates of one job.
+/// The highest number of values in the pod templates of one job.
 const VALUES: usize = 40_000;
-/// Most of those in the parts that stay in memory as long as the job is there ([`Bulk::kept`]).
+/// The highest number of values in the parts that stay in memory as long as the job exists ([`Bulk::kept`]).
 const KEPT: usize = 4_000;
 /// Most bytes of those parts. Annotations have a bound of the API server's.
 const KEPT_BYTES: usize = 128 << 10;
-/// What these parts are.
+/// The description of these parts.
 const KEPT_PARTS: &str = " that stay in memory (labels, annotations, node selector, affinity, tolerations, scheduling gates, resources)";
 /// How many times as much a job may have that was started: what admission adds, at most.
 pub(crate) const STARTED: usize = 2;
-/// Most values of a selector of pods: each new pod of a namespace is compared with those of all jobs that have one.
+/// The highest number of values of a selector of pods: each new pod of a namespace is compared with the selectors of all jobs.
 const SELECTOR: usize = 256;
 
-/// What is wrong with one that has more.
+/// The message for a larger selector.
 pub(crate) const LARGE_SELECTOR: &str = "Too long: may not have more than 256 values";
 
 /// How much pod templates have.
@@ -24,15 +24,14 @@ pub(crate) const LARGE_SELECTOR: &str = "Too long: may not have more than 256 va
 pub(crate) struct Bulk {
     /// Values of any kind: texts, numbers, lists, objects.
     values: usize,
-    /// Those in what decisions are made by: labels, annotations, node selector, affinity, tolerations, scheduling gates, containers and what they ask
-    /// for.
+    /// The values that decisions need: labels, annotations, node selector, affinity, tolerations, scheduling gates, containers and their requests.
     kept: usize,
     /// The bytes of their texts and names, annotations aside.
     kept_bytes: usize,
 }
 
 impl Bulk {
-    /// That of a pod template, or of a pod.
+    /// The bulk of a pod template, or of a pod.
     pub fn of(template: &Value) -> Self {
         let (metadata, spec) = (&template["metadata"], &template["spec"]);
         let (mut all, mut kept) = (Count::default(), Count::default());
@@ -63,7 +62,7 @@ impl Bulk {
         }
     }
 
-    /// What is above so many `times` the bounds, and above what there was `before`, if anything is.
+    /// What exceeds the bounds, multiplied by `times`, and the bulk `before`, if anything does.
     pub fn excess(self, times: usize, before: Self) -> Option<String> {
         let counted = [
             (self.values, before.values, VALUES, ["values", ""]),
@@ -119,7 +118,7 @@ mod tests {
         Bulk::of(template).excess(1, Bulk::default())
     }
 
-    /// A template with so many tolerations.
+    /// A template with this number of tolerations.
     fn tolerant(number: usize) -> Value {
         json!({"spec": {"tolerations": vec![json!({"key": "k"}); number], "containers": [{"name": "c", "image": "i"}]}})
     }
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_may_have_so_many_values_and_no_more() {
+    fn the_values_of_a_template_are_limited() {
         // The list, and two for each toleration; the name of the container.
         let most = (KEPT - 2) / 2;
         assert_eq!(excess(&tolerant(most)), None);

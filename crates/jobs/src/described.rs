@@ -1,4 +1,4 @@
-//! The pods of an object as the descriptor of its kind says where they are.
+//! The pods of an object, from the locations in its kind's descriptor.
 
 use std::borrow::Cow;
 
@@ -55,7 +55,7 @@ pub(crate) fn pod_set(
         pod_set.parts = group.replicas.max(1);
         let exclusive = |key: &str| ExclusiveTopology { key: key.to_owned(), replicas: group.replicas };
         pod_set.exclusive_topology = group.exclusive.map(exclusive);
-        // Each pod has an index in its part, and each part one among the parts.
+        // Each pod has an index in its part, and each part an index among the parts.
         topology::number_groups(&mut pod_set, Some(parts.index), Some(group.replicas));
     }
     Ok(pod_set)

@@ -1,4 +1,4 @@
-//! Kinds that others manage: their objects have no pods, and nothing is written to them.
+//! Kinds that other controllers manage: their objects have no pods, and nothing is written to them.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -11,7 +11,7 @@ use crate::object;
 use crate::patch::Patch;
 use crate::scheduling::StartError;
 
-/// Those that were asked for. The configuration bounds how many there are.
+/// The requested kinds. The configuration bounds their number.
 static KNOWN: RwLock<BTreeMap<JobKind, &'static External>> = RwLock::new(BTreeMap::new());
 
 /// A kind that others manage.
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn an_object_that_others_manage_has_no_pods_and_gets_no_writes() {
-        // One of the two is built in, too, and is then external where the configuration says so.
+        // One of the two is built in, too, and is external if the configuration says so.
         for entry in ["Errand.v1.pods.example.com", "MPIJob.v1.kubeflow.org"] {
             let kind = JobKind::external(entry).unwrap();
             let object = json!({

@@ -1,13 +1,13 @@
 //! Pure adapters between job kinds and Workloads: observe, start, stop.
 //!
-//! [`observe`] turns an API object into the [`JobView`] from which the engine decides; [`start`], [`stop`] and [`suspend`]
-//! turn its decisions into patches; [`webhook`] says what happens to a job when a user writes it.
+//! [`observe`] turns an API object into the [`JobView`] from which the engine decides; [`start`], [`stop`] and [`suspend`] turn its decisions into
+//! patches; [`webhook`] handles a user's write of a job.
 //!
-//! This crate must never do input or output, look at a clock, or know a client. No object makes it panic: what cannot
-//! be read is said in [`JobView::invalid`].
+//! This crate must never do input or output, look at a clock, or know a client. No object makes it panic: [`JobView::invalid`] reports what cannot be
+//! read.
 //!
-//! Invariants: a start is one API write, or two where the kind's controller takes no other; stopping a started job restores its templates exactly; every patch of an
-//! object that was seen carries its resource version, so that it never acts on one that was not.
+//! Invariants: a start is one API write, or two if the kind's controller requires it; stopping a started job restores its templates exactly; every
+//! patch of a seen object carries its resource version, so that it never acts on another version.
 //!
 //! Source of the contract: docs/reference/07-integrations.md.
 #![forbid(unsafe_code)]
@@ -67,19 +67,19 @@ pub use patch::{Patch, Step, applied_by};
 pub use pod_group::{PodGroup, path_of};
 pub use scheduling::StartError;
 
-/// A job as the engine sees it. An object of a kind that others manage has what every object says of itself, and no pods.
+/// A job as the engine sees it. An object of a kind that another controller manages has its metadata, and no pods.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
     registry::of(kind).observe(object)
 }
 
-/// Whether a pod that names a job as its controller may be one that this made, by name and labels. Where it is not known what those are, any may:
-/// of kinds that others manage or that are only declared, and of a job that cannot be read. Pods of a job that another controller looks after
-/// are held to nothing, so none may.
+/// Whether a job may have made a pod that names it as its controller, by name and labels. True if these are not known: for kinds that other
+/// controllers manage or that are only declared, and for a job that cannot be read. False for a job that another controller looks after, as nothing
+/// checks its pods.
 pub fn may_be_pod_of(job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
     !job.marks.managed_by_others && registry::of(job.kind).may_be_pod_of(job, pod)
 }
 
-/// The second shape of a kind whose jobs have members; none of a kind whose job is one object.
+/// The second shape of a kind whose jobs have members; `None` for a kind whose job is one object.
 pub fn composite(kind: JobKind) -> Option<&'static dyn pods::Composite> {
     registry::of(kind).composite()
 }
@@ -104,8 +104,8 @@ pub fn prepare(view: &JobView, infos: &[PodSetInfo]) -> Result<Option<Step>, Sta
     registry::of(view.job.kind).prepare(view, infos)
 }
 
-/// The job with what its template object says, for a kind whose jobs name one; without the object, with what is missing. A template that is too
-/// long to be kept is none that can be used.
+/// The job with the content of its template object, for a kind whose jobs name one; without the object, with what is missing. A template that is too
+/// large to be kept cannot be used.
 pub fn filled(view: &JobView, template: Option<&Template>) -> JobView {
     if view.template.is_none() {
         return view.clone();
@@ -147,9 +147,8 @@ pub fn template(kind: TemplateKind, object: &Value) -> Template {
 
 /// The writes that stop a job and restore its templates, in order.
 ///
-/// The first carries the view's resource version; pin each of the others to the answer of the one before with
-/// [`Step::pinned`]. After a crash in between, observe again and send all steps: those already made change nothing.
-/// With no `infos` the job is stopped and its templates stay as they are.
+/// The first carries the view's resource version; pin each of the others to the answer to the one before with [`Step::pinned`]. After a crash in
+/// between, observe again and send all steps: those already made change nothing. With no `infos` the job is stopped and its templates stay unchanged.
 pub fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     registry::of(view.job.kind).stop(view, infos)
 }
@@ -162,7 +161,7 @@ pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
     registry::of(view.job.kind).ask_controller(view, at)
 }
 
-/// The write that suspends a job of which nothing has to be restored.
+/// The write that suspends a job without restoring anything.
 pub fn suspend(view: &JobView) -> Step {
     registry::suspend(view)
 }
@@ -197,7 +196,7 @@ pub fn status(kind: JobKind, object: &Value, state: State) -> Value {
     registry::of(kind).status(object, state)
 }
 
-/// Whether [`status`] says what the kind's controller writes. The declaration of a kind may not say that.
+/// Whether [`status`] returns what the kind's controller writes. The declaration of a kind may lack that.
 pub fn is_simulated(kind: JobKind) -> bool {
     registry::of(kind).is_simulated()
 }
@@ -217,7 +216,7 @@ pub fn ran(kind: JobKind, object: &Value) -> Option<(Timestamp, Timestamp)> {
     registry::of(kind).ran(object)
 }
 
-/// For so many seconds a job may run at most, by its own spec.
+/// The longest running time of a job in seconds, by its own spec.
 pub fn deadline_seconds(kind: JobKind, object: &Value) -> Option<i64> {
     registry::of(kind).deadline_seconds(object)
 }
@@ -227,7 +226,7 @@ pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
     registry::of(kind).with_pods(pods)
 }
 
-/// Whether a Workload has the pod templates of its job as they are, so that both can be cut in the same way.
+/// Whether a Workload has unchanged copies of the pod templates of its job, so that both can be cut in the same way.
 pub fn copies_templates(kind: JobKind) -> bool {
     registry::of(kind).copies_templates()
 }
@@ -237,7 +236,7 @@ pub fn supports_slices(kind: JobKind) -> bool {
     registry::of(kind).is_elastic()
 }
 
-/// What an object must look like, part by part, each with its JSON pointer.
+/// The schemas of an object, part by part, each with its JSON pointer.
 pub fn schemas(kind: JobKind, object: &Value) -> Vec<(String, Schema)> {
     registry::of(kind).schemas(object)
 }

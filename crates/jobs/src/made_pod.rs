@@ -1,7 +1,7 @@
 //! Whether a pod may be one that a job's controller made.
 //!
-//! Any user can write an owner reference. What a controller made has more than that: a name, or labels, by which the controller finds its pods again,
-//! and ends those that are too many. A pod without them is one that nothing holds to the job's numbers.
+//! Any user can write an owner reference. A pod made by a controller has more than that: a name, or labels, by which the controller finds its pods
+//! again, and deletes surplus ones. Nothing limits the number of pods without them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use sluice_api::job::{JobKind, JobView};
 
-/// What the pods of a job are told by, as far as the job says it.
+/// How the pods of a job are identified, as far as the job's spec says it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodMarks {
     /// Whether another controller than its kind's own looks after it (`managedBy`).
@@ -29,7 +29,7 @@ struct Set {
 }
 
 impl PodMarks {
-    /// Those of a job.
+    /// The marks of a job's pods.
     pub fn of(view: &JobView) -> Self {
         let own = view.job.kind.integration().managed_by;
         let sets = view.pod_sets.iter().map(|set| Set {
@@ -54,7 +54,7 @@ impl PodMarks {
         self.set(pod_set).map(|set| set.count)
     }
 
-    /// How many jobs its controller makes of a pod set, if there is one of this name.
+    /// How many jobs its controller makes from a pod set, if there is one of this name.
     pub fn parts(&self, pod_set: &str) -> Option<i32> {
         self.set(pod_set).map(|set| set.parts)
     }
@@ -73,7 +73,7 @@ pub struct Maker<'a> {
     pub name: &'a str,
     /// Its UID.
     pub uid: &'a str,
-    /// What its pods are told by.
+    /// How its pods are identified.
     pub marks: &'a PodMarks,
 }
 

@@ -15,7 +15,7 @@ use sluice_api::{labels, names};
 use crate::bulk::{Bulk, STARTED};
 use crate::patch::{Patch, Step};
 
-/// Most pod sets of one Workload (docs/reference/01-api.md 1.4).
+/// The highest number of pod sets of one Workload (docs/reference/01-api.md 1.4).
 pub(crate) const MAX_POD_SETS: usize = 18;
 
 /// A view with everything that `metadata` says; the rest is that of a job without pods.
@@ -126,7 +126,7 @@ fn twice(pod_sets: &[JobPodSet]) -> Option<&str> {
     pod_sets.iter().map(|pod_set| &*pod_set.name).find(|name| !known.insert(*name))
 }
 
-/// Reads one pod template. `path` says where it is, for the message; `generated_labels` stay out of the Workload.
+/// Reads one pod template. `path` is its location, for the message; `generated_labels` stay out of the Workload.
 pub(crate) fn pod_set(
     name: &str,
     count: i32,
@@ -186,8 +186,7 @@ pub(crate) fn pod_set(
     })
 }
 
-/// The first condition of one of these types that is true, as the end of a job. The type that means success is named
-/// `success`.
+/// The first condition of one of these types that is true, as the end of a job. The type that means success is `success`.
 pub(crate) fn finished(status: &Value, success: &str, failure: &str) -> Option<JobFinished> {
     let conditions = status["conditions"].as_array()?;
     conditions.iter().filter(|condition| condition["status"] == "True").find_map(|condition| {
@@ -199,8 +198,8 @@ pub(crate) fn finished(status: &Value, success: &str, failure: &str) -> Option<J
     })
 }
 
-/// From when to when a job ran whose condition `success` is true. One that does not say when it was started has a condition that does, which
-/// was true while it was suspended.
+/// The start and end of a job whose condition `success` is true. A job without a start time has a condition with it, which was true while it was
+/// suspended.
 pub(crate) fn ran(status: &Value, success: &str) -> Option<(Timestamp, Timestamp)> {
     let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
     let conditions = status["conditions"].as_array()?;
@@ -214,7 +213,7 @@ pub(crate) fn ran(status: &Value, success: &str) -> Option<(Timestamp, Timestamp
     Some((started, ended))
 }
 
-/// The list with the one condition that says that a job ended.
+/// The list with the one condition that marks the end of a job.
 pub(crate) fn ended(type_: &str, reason: &str, message: &str, at: Timestamp) -> Value {
     json!([{
         "type": type_, "status": "True", "reason": reason, "message": message,
@@ -222,10 +221,10 @@ pub(crate) fn ended(type_: &str, reason: &str, message: &str, at: Timestamp) -> 
     }])
 }
 
-/// By which a condition of a job is applied that its controller owns.
+/// The field manager that applies a condition that the job's controller owns.
 const ASKED_BY: &str = "kueue-job-controller-Suspended";
 
-/// The condition `Suspended` of a stopped job that its controller is to set to `True`.
+/// The condition `Suspended` of a stopped job that its controller has to set to `True`.
 pub(crate) fn not_confirmed(at: Timestamp) -> Value {
     json!({
         "type": "Suspended",
@@ -258,7 +257,7 @@ pub(crate) fn suspended_condition(status: &Value) -> Option<(bool, Timestamp)> {
     Some((condition["status"] == "True", since))
 }
 
-/// A 32-bit integer of the object, if it is there and one; beyond the bounds, the nearest.
+/// A 32-bit integer of the object, if it exists and is one; beyond the bounds, the nearest.
 pub(crate) fn int(value: &Value) -> Option<i32> {
     value.as_i64().map(saturated)
 }

@@ -40,7 +40,7 @@ impl Patch {
         }
     }
 
-    /// What its request has behind the path: the field manager of a server-side apply.
+    /// The query of its request: the field manager of a server-side apply.
     pub fn query(&self) -> String {
         match self {
             Self::Apply(field_manager, _) => applied_by(field_manager),
@@ -91,7 +91,7 @@ impl Patch {
     }
 }
 
-/// One API write of several that must be made in order.
+/// One of several API writes that must be made in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// `status`, or the object itself.
@@ -101,8 +101,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The same step, valid only for this resource version: for the steps after the first, that of the answer to the
-    /// step before.
+    /// The same step, valid only for this resource version: for the steps after the first, that in the answer to the step before.
     #[must_use]
     pub fn pinned(self, resource_version: &str) -> Self {
         Self { subresource: self.subresource, patch: self.patch.pinned(resource_version) }
@@ -121,7 +120,7 @@ pub(crate) fn set(target: &mut Value, path: &[&str], value: Value) {
     *at = value;
 }
 
-/// An object with one value, deep inside.
+/// A nested object with one value.
 pub(crate) fn nested(path: &[&str], value: Value) -> Value {
     let mut body = Value::Null;
     set(&mut body, path, value);

@@ -10,13 +10,13 @@ use crate::object;
 /// The pods of a job that share a template, as the job's controller makes them.
 #[derive(Clone, Debug)]
 pub struct PodGroup<'a> {
-    /// The name of its pod set, as the object has it: `main` where there is only one.
+    /// The name of its pod set, from the object: `main` if there is only one.
     pub name: Cow<'a, str>,
     /// Where its template is: a JSON pointer.
     pub pointer: String,
     /// The pod template. Where the object does not say all of it, with what its controller adds; where what admission adds is beside it, with that.
     pub template: Cow<'a, Value>,
-    /// How many parts the job's controller makes of it, each of which has the pods; 1 for a kind without parts.
+    /// How many parts the job's controller makes from it, each of which has the pods; 1 for a kind without parts.
     pub replicas: i32,
     /// How many pods a part has at a time.
     pub parallel: i32,
@@ -32,7 +32,7 @@ impl PodGroup<'_> {
         self.replicas.saturating_mul(self.parallel)
     }
 
-    /// It as a pod set. `generated_labels` stay out of the Workload.
+    /// The pod set. `generated_labels` stay out of the Workload.
     pub(crate) fn pod_set(&self, generated_labels: &[&str]) -> Result<JobPodSet, String> {
         object::pod_set(&self.name, self.count(), &self.template, &self.path(), generated_labels)
     }

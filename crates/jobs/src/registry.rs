@@ -21,7 +21,7 @@ pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
     *found.expect("a test finds an adapter for every kind")
 }
 
-/// The write that suspends a job of which nothing has to be restored.
+/// The write that suspends a job without restoring anything.
 pub(crate) fn suspend(view: &JobView) -> Step {
     let adapter = of(view.job.kind);
     let body = nested(adapter.suspend_path(), adapter.suspended_value());
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// What a pod set says of nodes, and what a start adds to it.
+    /// The original scheduling of a pod set, and the additions of a start.
     fn original(set: &JobPodSet) -> PodSetInfo {
         PodSetInfo { name: set.name.clone(), count: set.count, scheduling: set.scheduling.clone() }
     }
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// The example of every kind, with a template object for those that name one.
+    /// The example of every kind, with a template object for kinds whose jobs name one.
     fn examples() -> impl Iterator<Item = (JobKind, Value)> {
         let runtime = json!({"spec": {"template": {"spec": example(JobKind::JOB_SET)["spec"]}}});
         JobKind::ALL.into_iter().map(move |kind| (kind, of(kind).with_template(&example(kind), &runtime)))

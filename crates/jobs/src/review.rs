@@ -1,4 +1,4 @@
-//! What the rules for what users write are about, and what they find: shared by the webhooks and the adapters.
+//! The inputs and results of the rules for users' writes: shared by the webhooks and the adapters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use sluice_api::labels;
 
 use crate::object::string_map;
 
-/// What the rules depend on besides the object.
+/// The inputs of the rules besides the object.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named where it is set")]
 pub struct Context<'a> {
@@ -25,16 +25,16 @@ pub struct Context<'a> {
     pub default_local_queue: bool,
     /// Whether there is a WorkloadPriorityClass named `default`.
     pub default_priority_class: bool,
-    /// Whether the object's controller is a job that is managed itself, and was seen: by name, in the object's namespace, with that UID. What is
-    /// only claimed does not count.
+    /// Whether the object's controller is a managed job that was seen: by name, in the object's namespace, with that UID. A mere claim does not
+    /// count.
     pub managed_owner: bool,
-    /// The object whose pods a pod says to be one of, where the pod itself does not name its UID. It was seen.
+    /// The object that a pod claims to belong to, if the pod itself does not name its UID. It was seen.
     pub gatherer: Option<Gatherer<'a>>,
     /// The gates in force.
     pub gates: Gates,
 }
 
-/// An object whose pods wait for admission in its place, as far as they are told.
+/// An object whose pods wait for admission in its place, and how these are identified.
 #[derive(Clone, Copy, Debug)]
 pub struct Gatherer<'a> {
     /// Its UID.
@@ -57,8 +57,8 @@ impl Context<'_> {
         !self.managed_owner && (meta.queue_name().is_some() || by_default())
     }
 
-    /// Whether a changed object is held against the rules, of a kind of which only managed ones are: those that are managed by now, and those that
-    /// were (gate `ValidateRayAndSparkJobUpdates`), so that none leaves its queue while it runs.
+    /// Whether a changed object is checked, for kinds whose rules apply to managed objects only: objects that are managed now, and those that were
+    /// (gate `ValidateRayAndSparkJobUpdates`), so that none leaves its queue while it runs.
     pub(crate) fn judges_managed(&self, old: &Meta, new: &Meta) -> bool {
         let was = || old.queue_name().is_some() && self.gates.enabled(Gate::ValidateRayAndSparkJobUpdates);
         self.manage_jobs_without_queue_name || new.queue_name().is_some() || was()
@@ -70,7 +70,7 @@ impl Context<'_> {
 pub struct Violation {
     /// Path of the field.
     pub path: String,
-    /// What is wrong, as Kubernetes words it.
+    /// What is wrong, in Kubernetes' words.
     pub message: String,
 }
 
@@ -79,7 +79,7 @@ pub struct Violation {
 pub struct Denied(pub Vec<Violation>);
 
 impl fmt::Display for Denied {
-    /// One violation by itself, several in brackets, as Kubernetes does.
+    /// One violation alone, several in brackets, as Kubernetes does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let several = self.0.len() > 1;
         f.write_str(if several { "[" } else { "" })?;

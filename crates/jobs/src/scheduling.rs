@@ -1,4 +1,4 @@
-//! The part of a pod template that admission changes: merging what is added, and the patch from one state to another.
+//! The part of a pod template that admission changes: merging additions, and the patch from one state to another.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::affinity::with_nodes;
 /// Why a job cannot be started. Every variant is permanent: trying again cannot help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// What admission adds contradicts what the template says.
+    /// An addition of admission contradicts the template.
     #[error(
         "pod set {pod_set:?}: conflict for {field}: conflict for key={key}, value1={has}, value2={wanted}"
     )]
@@ -72,7 +72,7 @@ pub(crate) fn paired<'a>(
     })
 }
 
-/// Pods of a pod set that may still come: those that ended and that no pod will follow need no admission.
+/// Pods of a pod set that may still be created: ended pods without a replacement need no admission.
 pub(crate) fn still_needed(view: &JobView, pod_set: &JobPodSet) -> i32 {
     let ended =
         view.reclaimable.iter().find(|(name, _)| *name == pod_set.name).map_or(0, |(_, ended)| *ended);
@@ -100,7 +100,7 @@ pub(crate) fn merged(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<PodSchedu
     add_keys(&mut result.node_selector, &adds.node_selector).map_err(conflict("nodeSelector"))?;
     add_keys(&mut result.labels, &adds.labels).map_err(conflict("labels"))?;
     if adds.annotations.contains_key(labels::WORKLOAD) {
-        // A template that was copied from a running job still names that one's Workload.
+        // A template that was copied from a running job still names that job's Workload.
         result.annotations.remove(labels::WORKLOAD);
     }
     if adds.annotations.contains_key(labels::WORKLOAD_SLICE_NAME) {
@@ -139,8 +139,8 @@ fn add_keys(
     Ok(())
 }
 
-/// The original template's scheduling with the keys that the job controller owns as they are now: those are in no
-/// Workload, and must survive (docs/reference/07-integrations.md 7.2).
+/// The original template's scheduling with the current values of keys that the job controller owns: these are in no Workload, and must survive
+/// (docs/reference/07-integrations.md 7.2).
 pub(crate) fn restored(pod_set: &JobPodSet, info: &PodSetInfo, generated_labels: &[&str]) -> PodScheduling {
     let mut target = info.scheduling.clone();
     for key in generated_labels {
@@ -274,7 +274,7 @@ fn is_empty(value: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// What the merge patch makes of an affinity that got a preference for nodes.
+    /// The affinity that the merge patch has to restore after a preference for nodes was added.
     fn restored_affinity(original: &Value) -> Value {
         let read = |value: &Value| PodScheduling {
             affinity: serde_json::from_value(value.clone()).unwrap(),

@@ -1,4 +1,5 @@
-//! What tests of adapters share: an API server's way with patches, what a cluster answers, and objects. Tests through the public interface have this file, too.
+//! Helpers of adapters' tests: patches as an API server applies them, the state of a cluster, and objects. Tests through the public interface include
+//! this file, too.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +59,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// What a cluster answers.
+/// The state of a cluster.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct World {
@@ -87,7 +88,7 @@ impl World {
         })
     }
 
-    /// The same with the gates that a test changes.
+    /// The same with a test's gates.
     pub fn with_gates<T>(&self, gates: Gates, ask: impl FnOnce(&Context<'_>) -> T) -> T {
         self.with(|context| ask(&Context { gates, ..*context }))
     }
@@ -161,12 +162,12 @@ fn kind_of(object: &Value) -> JobKind {
     JobKind::from_owner(text("apiVersion"), text("kind")).unwrap()
 }
 
-/// What the mutating webhook answers.
+/// The answer of the mutating webhook.
 pub fn mutate_object(operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
     mutate(kind_of(object), operation, object, context)
 }
 
-/// What is no value of most fields.
+/// A value that is invalid for most fields.
 pub fn junk() -> impl proptest::strategy::Strategy<Value = Value> {
     proptest::sample::select(vec![
         Value::Null,
@@ -182,14 +183,14 @@ pub fn junk() -> impl proptest::strategy::Strategy<Value = Value> {
     ])
 }
 
-/// What is left to compare of an object that was written.
+/// The comparable part of a written object.
 pub fn pruned(mut object: Value) -> Value {
     prune(&mut object);
     object["metadata"]["resourceVersion"] = Value::Null;
     object
 }
 
-/// What starts of a Job or a JobSet add to its templates, and what stops give back.
+/// The additions of starts to the templates of a Job or a JobSet, and what stops restore.
 pub mod starts {
     use std::collections::BTreeMap;
 
@@ -213,7 +214,7 @@ pub mod starts {
         prop::collection::btree_map((0..4_u8).prop_map(move |n| format!("{prefix}/{n}~")), "[ab]", 0..3)
     }
 
-    /// What admission adds to a pod set.
+    /// The additions of admission to a pod set.
     pub fn addition(name: &str, count: i32) -> PodSetInfo {
         PodSetInfo {
             name: name.to_owned(),
@@ -309,7 +310,7 @@ pub mod starts {
         template
     }
 
-    /// Asks for nodes without a label, as it is added at start.
+    /// An affinity to nodes without a label, as it is added at start.
     pub fn avoiding() -> PodSetInfo {
         let term = json!([{"weight": 100,
             "preference": {"matchExpressions": [{"key": "maintenance", "operator": "DoesNotExist"}]}}]);
@@ -391,7 +392,7 @@ pub mod ray {
         observe(kind, &object)
     }
 
-    /// What a stop gives back to each pod set.
+    /// What a stop restores in each pod set.
     pub fn originals(view: &JobView) -> Vec<PodSetInfo> {
         let info = |set: &JobPodSet| PodSetInfo {
             name: set.name.clone(),
@@ -401,7 +402,7 @@ pub mod ray {
         view.pod_sets.iter().map(info).collect()
     }
 
-    /// What admission adds to each pod set.
+    /// The additions of admission to each pod set.
     pub fn additions(view: &JobView, flavor: &str) -> Vec<PodSetInfo> {
         let info = |set: &JobPodSet| PodSetInfo {
             name: set.name.clone(),

@@ -1,4 +1,4 @@
-//! What a pod template asks of the topology, and how the pods of a pod set are numbered: the `topologyRequest` of the Workload's pod set
+//! The topology request of a pod template, and how the pods of a pod set are numbered: the `topologyRequest` of the Workload's pod set
 //! (docs/reference/04-labels-annotations.md 4.2, docs/reference/06-algorithm.md 6.11).
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use sluice_api::v1beta2::{PodSetTopologyRequest, PodsetSliceRequiredTopologyCons
 
 use crate::object::int;
 
-/// What the annotations of a pod template ask for; nothing if they do not. One that is malformed asks for nothing: the webhook refuses it.
+/// The request in the annotations of a pod template, if there is one. A malformed one does not count: the webhook refuses it.
 pub(crate) fn request(annotations: &BTreeMap<String, String>) -> Option<Box<PodSetTopologyRequest>> {
     let get = |key: &str| annotations.get(key).filter(|value| !value.is_empty()).cloned();
     let mut request = PodSetTopologyRequest::default();
@@ -52,7 +52,7 @@ pub(crate) fn number(pod_set: &mut JobPodSet, index_label: Option<&str>) {
     request.pod_index_label = index_label.map(str::to_owned);
 }
 
-/// Says of a pod set that its pods are in so many groups, which have an index in this label.
+/// Records in a pod set that its pods are in this number of groups, whose index is in this label.
 pub(crate) fn number_groups(pod_set: &mut JobPodSet, index_label: Option<&str>, groups: Option<i32>) {
     let request = pod_set.topology_request.get_or_insert_default();
     (request.sub_group_index_label, request.sub_group_count) = (index_label.map(str::to_owned), groups);

@@ -1,6 +1,6 @@
-//! What happens to a job when a user writes it: defaults and refusals (docs/reference/07-integrations.md 7.1 and 7.2).
+//! The webhooks of jobs: defaults and refusals of users' writes (docs/reference/07-integrations.md 7.1 and 7.2).
 //!
-//! Pure: the caller answers from its caches what the [`Context`] asks, so that a webhook never waits for the API server.
+//! Pure: the caller fills the [`Context`] from its caches, so that a webhook never waits for the API server.
 
 mod additions;
 mod plain_pod;
@@ -31,7 +31,7 @@ pub use validate::validate;
 /// The labels of an object.
 const LABELS: &str = "/metadata/labels";
 
-/// What the user does.
+/// The user's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A new object.
@@ -45,11 +45,11 @@ fn meta(kind: JobKind, object: &Value) -> Meta {
     Meta::read(object, registry::of(kind).is_suspended(object))
 }
 
-/// The JSON patch that a new job gets, in the order of docs/reference/07-integrations.md: default LocalQueue, default
-/// WorkloadPriorityClass, suspension. An update gets none: what runs is stopped by the engine, not by the webhook. Only the marks of pods that
-/// wait in the place of their object are kept in its templates.
+/// The JSON patch of a new job, in the order of docs/reference/07-integrations.md: default LocalQueue, default WorkloadPriorityClass, suspension. An
+/// update gets none: the engine stops what runs, not the webhook. Only the marks of pods that wait in the place of their object are kept in its
+/// templates.
 ///
-/// A job of a managed owner is left alone: its owner holds the Workload. One that names a queue is managed in every namespace.
+/// A job of a managed owner is left alone: its owner holds the Workload. A job that names a queue is managed in every namespace.
 pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
     let left_alone = context.managed_owner || registry::of(kind).skips(object);
     let marks = kind.integration().suspends_pods;
@@ -108,7 +108,7 @@ pub fn suspend(kind: JobKind, object: &Value) -> Patch {
     Patch::Json(suspension(adapter.suspend_path(), &adapter.suspended_value(), object))
 }
 
-/// Whether pods of an object of a kind that suspends its pods have the marks of that in its templates.
+/// Whether the templates of an object, of a kind that suspends its pods, have the marks of waiting pods.
 pub fn is_marked(kind: JobKind, object: &Value) -> bool {
     let says = |group: &PodGroup<'_>| {
         let annotations = &group.template["metadata"]["annotations"];
@@ -117,7 +117,7 @@ pub fn is_marked(kind: JobKind, object: &Value) -> bool {
     kind.integration().suspends_pods && registry::of(kind).pod_groups(object).iter().any(says)
 }
 
-/// Whether workload slices are to be made of a job.
+/// Whether a job gets workload slices.
 fn is_elastic(kind: JobKind, meta: &Meta, context: &Context<'_>) -> bool {
     context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
         && registry::of(kind).is_elastic()
@@ -158,8 +158,7 @@ fn suspension(path: &[&str], suspended: &Value, object: &Value) -> Vec<Value> {
     operations
 }
 
-/// The kind of the job's controller, if it is one that Sluice integrates, or one of these that others manage: only then can
-/// [`Context::managed_owner`] be true.
+/// The kind of the job's controller, if it is one that Sluice integrates, or one of `external`: only then can [`Context::managed_owner`] be true.
 pub fn owner_kind(object: &Value, external: &BTreeSet<JobKind>) -> Option<JobKind> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;

@@ -1,7 +1,7 @@
-//! One request to the API server, with its own timeout and no retries of the client's.
+//! One request to the API server, with its own timeout and without the client's retries.
 //!
-//! kube's client retries 429, 503 and 504 by itself for minutes; lease renewals and admission writes need to know at once,
-//! so every client here is built without ([`sluice_client::kubeconfig`]) and this module classifies what came back.
+//! kube's client retries 429, 503 and 504 by itself for minutes; lease renewals and admission writes must fail at once, so every client here is built
+//! without retries ([`sluice_client::kubeconfig`]) and this module classifies the answers.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ pub enum CallError {
         method: Method,
         /// On what.
         uri: String,
-        /// What went wrong.
+        /// The cause.
         source: kube::Error,
     },
     /// The answer is not what was asked for.
@@ -105,7 +105,7 @@ pub enum CallError {
         method: Method,
         /// On what.
         uri: String,
-        /// What went wrong.
+        /// The cause.
         source: serde_json::Error,
     },
 }
@@ -137,7 +137,7 @@ impl CallError {
         }
     }
 
-    /// Whether it is what came of asking webhooks: one of them denied the request, or could not be asked.
+    /// Whether webhooks caused it: one of them denied the request, or could not be called.
     pub fn is_of_admission(&self) -> bool {
         match self {
             Self::Status { message, .. } => {
@@ -156,7 +156,7 @@ impl CallError {
     }
 }
 
-/// What of a Kubernetes `Status` answer matters.
+/// The relevant fields of a Kubernetes `Status` answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StatusAnswer {
@@ -215,7 +215,7 @@ impl Call {
         Ok(Self { method, uri: uri.into(), content, body, accept: WHOLE })
     }
 
-    /// Sends it once and gives the raw answer.
+    /// Sends it once and returns the raw answer.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! `--controllers`: which parts of the manager run.
 //!
-//! The syntax is kube-controller-manager's: `*` means every part that is on by default, `name` turns a part on, `-name`
-//! turns it off, and what names a part wins over `*`. Tests that play a part themselves leave it out this way.
+//! The syntax is kube-controller-manager's: `*` means every part that is on by default, `name` turns a part on, `-name` turns it off, and a part's
+//! own name takes precedence over `*`. Tests that do the work of a part themselves turn it off this way.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The engine as the thing that the engine's thread drives.
+//! The engine, behind the interface that the engine's thread drives.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,8 @@
-//! The engine's own thread: inputs in, effects out, cycles back to back, timers; and what happens when an object makes the
-//! engine panic.
+//! The engine's own thread: inputs in, effects out, cycles back to back, timers; and recovery when an object makes the engine panic.
 //!
-//! A panic costs the object that caused it, not the manager: the object is set aside, the engine is built anew, and
-//! everything is listed again. Effects of the engine before count no longer: writes carry its *generation*, and answers to
-//! an earlier one are dropped (the watch shows what came of them).
+//! A panic costs the object that caused it, not the manager: the object is set aside, the engine is built anew, and everything is listed again.
+//! Effects of the old engine no longer count: writes carry the engine's *generation*, and answers to an earlier generation are dropped (the watch
+//! shows their outcome).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,15 +27,15 @@ pub use self::pages::PAGE;
 
 /// Inputs that are applied before the next cycle at most, so that a flood does not hold decisions back.
 const BATCH: usize = 4096;
-/// Panics that blame nothing new, each within [`CALM`] of the one before, until the process gives up.
+/// The number of panics without a new object as the cause, each within [`CALM`] of the one before, after which the process gives up.
 const BLAMELESS: u32 = 3;
 const CALM: Duration = Duration::from_mins(1);
 
-/// What the thread drives: the engine, or a stand-in in tests.
+/// The engine, or a stand-in in tests.
 pub trait Machine {
     /// Takes in what happened.
     fn apply(&mut self, now: Timestamp, input: Input);
-    /// Decides, and gives what is to be done, and how long scheduling took.
+    /// Decides; returns the effects, and how long scheduling took.
     fn cycle(&mut self, now: Timestamp) -> (Vec<Effect>, Duration);
     /// Whether another cycle may decide something now.
     fn has_work(&self) -> bool;
@@ -131,8 +130,7 @@ impl<M> Handle<M> {
         self.send(Command::Written { generation, id, result, document, place });
     }
 
-    /// Stops deciding and builds the engine anew, because another replica may decide from now on: what was decided and is
-    /// not written yet is forgotten.
+    /// Stops deciding and builds the engine anew, because another replica may decide from now on: unwritten decisions are dropped.
     pub fn step_down(&self) {
         self.send(Command::StepDown);
     }
@@ -222,7 +220,7 @@ struct Runner<M, B, O> {
     aside: Vec<(ObjectRef, String)>,
     /// The object of the last input, to blame when the engine does not know.
     last: Option<ObjectRef>,
-    /// Panics without a new object to blame, and when the last one was.
+    /// Panics without a new object as the cause, and when the last one was.
     blameless: (u32, Instant),
 }
 
@@ -283,7 +281,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         }
     }
 
-    /// Applies what has come in, up to a batch; false when the thread is to end.
+    /// Applies the received inputs, up to a batch; returns false if the thread has to end.
     fn take(&mut self, first: Option<Command<M>>) -> bool {
         let mut next = first;
         for _ in 0..BATCH {
@@ -304,7 +302,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                     drop(place);
                     self.apply(Input::Written { id, result }, document);
                 }
-                // Of an engine that is no more.
+                // From an engine that no longer exists.
                 Some(Command::Synced(_) | Command::Written { .. }) => {}
                 Some(Command::SetAside(object, why, place)) => {
                     drop(place);
@@ -337,7 +335,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         }
     }
 
-    /// One cycle; whether there should be another.
+    /// One cycle; returns whether there should be another.
     fn cycle(&mut self) -> bool {
         let now = self.clock.now();
         let machine = &mut self.machine;
@@ -368,12 +366,11 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
     fn aside(&mut self, object: ObjectRef, why: &str) {
         error!(object = %object, why, "the manager failed on this object: it is set aside until it changes");
         self.outlet.set_aside(&object, why);
-        // The engine has not seen this version; what it knew of the object does not hold any more. It takes in the next one that can
-        // be read.
+        // The engine has not seen this version; what it knew of the object is not true any more. It receives the next version that can be read.
         self.apply(Input::Deleted { object, uid: None }, None);
     }
 
-    /// Sets the object aside that is to blame, and builds the engine anew without it.
+    /// Sets the causing object aside, and builds the engine anew without it.
     fn recover(&mut self, subject: Option<ObjectRef>, why: &str) {
         let machine = &self.machine;
         let suspect = catch_unwind(AssertUnwindSafe(|| machine.suspect())).ok().flatten().or(subject);

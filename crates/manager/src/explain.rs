@@ -1,10 +1,9 @@
-//! Explanations, also the page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried elsewhere.
+//! Explanations, also the page `/debug/explain/NAMESPACE/NAME`: the engine's own last decision, and what would help, tried in a virtual cluster.
 //!
-//! The engine is asked for one account, page by page. The world in which remedies are tried is read from
-//! the API server, as far as it shares quota with the job, and the virtual cluster runs on a thread of its own: some
-//! explanations at a time, each for a limited time and in limited memory. One of a large cohort reserves its
-//! memory and waits for the one of another large cohort, not for small ones, nor they for it. What was not read or not tried is left out, and the
-//! answer says so.
+//! The engine is asked for one account, page by page. The world in which remedies are tried is read from the API server, as far as it shares quota
+//! with the job, and the virtual cluster runs on a thread of its own: some explanations at a time, each for a limited time and in limited memory. An
+//! explanation of a large cohort reserves its memory and waits only for that of another large cohort; small ones do not wait for it. What was not
+//! read or not tried is left out, and the answer says so.
 
 mod reads;
 mod refusal;
@@ -43,20 +42,20 @@ const TURN: Duration = Duration::from_secs(10);
 /// Trying remedies and futures; and while another waits for its turn. Reading is cut to the same while another waits.
 const TRYING: Duration = Duration::from_secs(20);
 const SHARED: Duration = Duration::from_secs(5);
-/// Explanations of small cohorts at a time, and those of one namespace; those of large ones.
+/// How many explanations of small cohorts are made at a time, how many of them for one namespace, and how many of large cohorts.
 const SMALL_AT_ONCE: usize = 3;
 const SMALL_OF_ONE: usize = 2;
 const LARGE_AT_ONCE: usize = 1;
-/// The objects that are read take so many bytes of memory as documents, and trying with them as many times more.
+/// The memory that an explanation takes in all, as a multiple of the bytes of the documents that are read.
 const PER_BYTE_READ: usize = 3;
 /// Names of nodes that the engine gives at a time.
 const NODES_OF_PAGE: usize = 2_000;
-/// What an engine says that was built anew.
+/// The answer of an engine that was just built anew.
 const NOT_LISTED: &str = "not everything has been listed yet";
-/// What is being tried when time is over may take this much longer.
+/// How much longer a trial in progress may take when the time is over.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What the page is asked for.
+/// The parameters of the page.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Asked {
@@ -67,10 +66,10 @@ pub struct Asked {
     /// Whether nodes are named: only users with the right to list nodes see them.
     #[serde(skip)]
     pub nodes: bool,
-    /// Who asks: of one user, one explanation is made at a time. Empty where users are not told apart.
+    /// The user that asks: of each user, one explanation is made at a time. Empty if users are not distinguished.
     #[serde(skip)]
     pub user: String,
-    /// What the name is one of: workload, or a kind of jobs, also one that the configuration declares. Without it, a Workload of that name comes first.
+    /// The kind of the name: workload, or a kind of jobs, also a declared one. Without it, a Workload of that name comes first.
     pub kind: Option<String>,
     /// A merge patch of the job: what it would do is said instead of why the job waits.
     #[serde(skip)]
@@ -101,15 +100,15 @@ pub struct Refused(pub StatusCode, pub String);
 /// An explanation, or why there is none.
 pub type Answer = Result<String, Refused>;
 
-/// What makes explanations.
+/// Makes explanations.
 pub trait Explains: Send + Sync + 'static {
-    /// Explains a Workload or job: namespace and name. All ClusterQueues are named to those to whom all namespaces are.
+    /// Explains a Workload or job: namespace and name. A user who may see all namespaces gets the names of all ClusterQueues.
     fn explain(&self, namespace: String, name: String, asked: Asked) -> BoxFuture<'_, Answer> {
         let queues = asked.all;
         self.explain_to(namespace, name, asked, queues)
     }
 
-    /// The same. `queues`: whether ClusterQueues may be named that no LocalQueue of the namespace is for, as to users who may list them.
+    /// The same. `queues`: whether ClusterQueues may be named that no LocalQueue of the namespace uses, as for users who may list them.
     fn explain_to(
         &self,
         namespace: String,
@@ -140,7 +139,7 @@ pub struct Explainer {
     users: Arc<Users>,
     small: Arc<Slots>,
     large: Arc<Slots>,
-    /// How long one waits for a slot.
+    /// How long a request waits for a slot.
     turn: Duration,
 }
 
@@ -152,29 +151,29 @@ fn is_over(tried: Duration, others_wait: bool) -> bool {
 /// What an explanation holds until it is made.
 struct Taken {
     slot: Slot,
-    /// Of one of a large cohort.
+    /// The memory of an explanation of a large cohort.
     _memory: Option<Reservation>,
     turn: Turn,
 }
 
-/// What the engine says, so far.
+/// The engine's answer so far.
 struct EngineAnswer {
     decides: bool,
-    /// It has seen everything: one that was built anew has not, and says of nothing that it is not there.
+    /// The engine's initial state is complete: before that, a missing Workload may exist.
     knows: bool,
     accounting: Accounting,
 }
 
-/// What was read for an explanation.
+/// The objects that were read for an explanation.
 struct Read {
     subject: Subject,
     live: Live,
-    /// How many bytes more documents may take: those of pods that are made of other objects.
+    /// How many more bytes documents may take: those of pods that are made from other objects.
     left: usize,
     held: Taken,
 }
 
-/// What is asked for, and what the engine says of it.
+/// The question, and the engine's answer.
 struct Asking<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -198,7 +197,7 @@ impl Explainer {
         self.engine.clone()
     }
 
-    /// What it takes of the process's memory, and what is left for others.
+    /// Its share of the process's memory, and what is left for others.
     pub fn memory(&self) -> Memory {
         self.memory.clone()
     }
@@ -206,7 +205,7 @@ impl Explainer {
     /// Explains a Workload or job.
     fn answer(&self, namespace: String, name: String, asked: Asked, queues: bool) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
-            // What is asked for goes into paths and selectors.
+            // The names are put into paths and selectors.
             if dns1123_label_error(&namespace).or_else(|| dns1123_subdomain_error(&name)).is_some() {
                 return Err(not_found(&namespace, &name));
             }
@@ -257,7 +256,7 @@ impl Explainer {
                 trace,
                 slots,
             };
-            // The thread keeps its slot until it is done, also when no caller waits for it any more.
+            // The thread keeps its slot until it is done, even if no caller waits for it any more.
             let trying = tokio::task::spawn_blocking(move || {
                 let answer = work.explain();
                 drop(held);
@@ -280,7 +279,7 @@ impl Explainer {
         })
     }
 
-    /// What the engine says, and whether it leads; of a job without a Workload, what it is a part of.
+    /// The engine's account, and whether it leads; for a job without a Workload, the job that it is a part of.
     async fn account(
         &self,
         kind: Option<Kind>,
@@ -313,7 +312,7 @@ impl Explainer {
     async fn nodes(&self) -> Result<BTreeSet<Name>, Refused> {
         let open = Some(BTreeSet::new());
         let asking = self.engine.pages(open, |all: &mut Option<BTreeSet<Name>>, engine: &mut Engine| {
-            // One that was built anew knows only some.
+            // An engine that was just built anew knows only some.
             *all = all.take().filter(|_| engine.is_synced());
             let Some(names) = all else { return true };
             let known = names.len();
@@ -399,7 +398,7 @@ fn hide_nodes(live: &mut Live, namespace: &str, is_node: &dyn Fn(&str) -> bool) 
     }
 }
 
-/// What is asked about, as the API server has it.
+/// The object of the question, from the API server.
 async fn subject(
     reads: &Reads,
     namespace: &str,
@@ -440,7 +439,7 @@ impl Work {
             objects: self.live.objects,
             observed: self.live.observed,
             unread: self.live.unread,
-            // A Workload that the API server does not have any more is looked for in the world.
+            // If the API server does not have the Workload any more, it is looked for in the world.
             subject: Some(self.subject).filter(|s| s.workload.is_some() || self.account.is_none()),
             ..Manifests::default()
         };

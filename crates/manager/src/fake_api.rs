@@ -1,4 +1,4 @@
-//! A stand-in for the API server inside of the test's process: what the real parts of the manager send comes to a function.
+//! A stand-in for the API server inside the test's process: a function answers what the real parts of the manager send.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use kube::Client;
 use serde_json::{Value, json};
 
-/// A client whose requests `answer` answers. A panic of `answer` is one of the task that sent the request.
+/// A client whose requests `answer` answers. If `answer` panics, the task that sent the request panics.
 pub(crate) fn client<A>(answer: impl Fn(Method, Uri, Bytes) -> A + Clone + Send + Sync + 'static) -> Client
 where
     A: Future<Output = Response> + Send + 'static,

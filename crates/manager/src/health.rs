@@ -22,15 +22,15 @@ use crate::shutdown::Stop;
 /// One line of `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What is checked.
+    /// Its name.
     pub name: &'static str,
-    /// What is wrong; nothing when it is in order.
+    /// The problem; `None` if there is none.
     pub problem: Option<String>,
     /// Said also when all is well.
     pub detail: Option<String>,
 }
 
-/// What the endpoints ask.
+/// The state that the endpoints report.
 pub trait Probe: Send + Sync + 'static {
     /// The readiness checks.
     fn checks(&self) -> Vec<Check>;
@@ -132,7 +132,7 @@ async fn explain(
     Path((namespace, name)): Path<(String, String)>,
     Query(asked): Query<Asked>,
 ) -> Response {
-    // A caller who may see the names of all namespaces here may see all.
+    // A caller who may see the names of all namespaces here may see those of nodes, too.
     let asked = Asked { nodes: asked.all, ..asked };
     let media = match asked.output {
         Format::Text => "text/plain; charset=utf-8",
@@ -144,9 +144,8 @@ async fn explain(
     }
 }
 
-/// Names and requests of all workloads are for the operator alone: debug pages are for callers on this host, as
-/// `kubectl port-forward` is one. A foreign page that is open in a browser on this host is refused: it can have its own name
-/// resolve to this host, and that name is then in the Host header.
+/// Names and requests of all workloads are for the operator only: debug pages are for callers on this host, such as `kubectl port-forward`. A foreign
+/// page that is open in a browser on this host is refused: its own name can resolve to this host, and that name is then in the Host header.
 async fn local(ConnectInfo(from): ConnectInfo<SocketAddr>, request: Request, next: Next) -> Response {
     if !from.ip().to_canonical().is_loopback() {
         return (StatusCode::FORBIDDEN, "debug pages are for callers on this host\n").into_response();

@@ -1,14 +1,14 @@
-//! How much may wait for the engine: watches stop reading, and writes keep their answers, while too much does. Nothing is dropped.
+//! How much may wait for the engine: if too much waits, watches stop reading and writes keep their answers. Nothing is dropped.
 //!
-//! What the manager itself says (who leads, that a list is complete, questions) is small, seldom, and never waits.
+//! The manager's own messages (leadership, completed lists, questions) are small, rare, and never wait.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What may wait, in kilobytes of the text that it was decoded from.
+/// How much may wait, in kilobytes of the undecoded text.
 const ROOM: u32 = 8 << 10;
-/// What the smallest input counts for: so many wait at most, too.
+/// The size that the smallest input counts for, which limits their number.
 const LEAST: u32 = 4;
 
 /// The room for what waits. Cheap to clone.
@@ -26,7 +26,7 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// Waits for a place for something of so many bytes.
+    /// Waits for room for an input of this size.
     pub async fn place(&self, bytes: usize) -> Slot {
         let wanted = u32::try_from(bytes >> 10).unwrap_or(ROOM).clamp(LEAST, ROOM);
         // The semaphore is never closed.

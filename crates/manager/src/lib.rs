@@ -1,14 +1,13 @@
 //! The Sluice manager: everything that talks to the outside.
 //!
-//! It feeds what the API server says to the engine (a pure state machine on its own thread), carries out the engine's
-//! effects, and serves webhooks, metrics and health. It must never contain an admission decision: those live in `core` and
-//! `engine`.
+//! It passes the API server's objects to the engine (a pure state machine on its own thread), carries out the engine's effects, and serves webhooks,
+//! metrics and health. It must never contain an admission decision: those are made in `core` and `engine`.
 //!
 //! Invariants:
-//! * only the leader's effects are written, and none once its lease may be another's, by its own clock;
-//! * followers keep the engine warm, and know all that was written before when they begin to decide;
-//! * writes of one object are in order, and a status that was overtaken by a newer one is never sent;
-//! * the answer of every write goes back to the engine, so that it does not wait for the watch's echo;
+//! * only the leader's effects are written, and none once another replica may hold the lease, by its own clock;
+//! * followers keep the engine up to date, and know all earlier writes when they begin to decide;
+//! * writes of one object are in order, and a status is never sent once there is a newer one;
+//! * the answer of every write goes back to the engine, so that it does not wait for the watch;
 //! * one object that is malformed or makes the engine panic never stops the others.
 
 pub mod access;

@@ -12,7 +12,7 @@ pub enum ListenError {
     Address {
         /// The configuration's field.
         field: &'static str,
-        /// What it says.
+        /// The configured text.
         address: String,
     },
     /// The port is taken, or not ours to take.
@@ -40,7 +40,7 @@ pub fn address(field: &'static str, text: &str) -> Result<Option<SocketAddr>, Li
     let (host, port) = text.rsplit_once(':').ok_or_else(failed)?;
     let port: u16 = port.parse().map_err(|_| failed())?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    // No host means every interface, of both families where the machine has both.
+    // No host means every interface, of both address families if the machine has both.
     let host = if host.is_empty() { every_interface() } else { host };
     let mut found = (host, port).to_socket_addrs().map_err(|_| failed())?;
     found.next().map(Some).ok_or_else(failed)
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_told() {
+    async fn a_taken_port_is_reported() {
         let first = bind("x", "127.0.0.1:0".parse().unwrap()).unwrap();
         let error = bind("health", first.local_addr().unwrap()).unwrap_err();
         assert!(error.to_string().starts_with("health: listening on 127.0.0.1:"));

@@ -1,28 +1,28 @@
-//! Memory for what is made on demand: simulations and explanations reserve theirs before they begin.
+//! Memory for work on demand: simulations and explanations reserve theirs before they begin.
 //!
-//! The kernel ends a manager that takes more memory than its container may have, so what is left of that is shared: each
-//! reservation counts in full until it is dropped, though part of it is in use by then.
+//! The kernel kills a manager that exceeds its container's memory limit, so the memory that is left is shared: each reservation counts in full until
+//! it is dropped, even when part of it is already in use.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the manager itself may still need, in bytes.
 const KEPT_FREE: usize = 64 << 20;
-/// What is assumed where it cannot be read, in bytes: the limit of the chart.
+/// The assumed limit if it cannot be read, in bytes: the chart's.
 const USUAL_LIMIT: usize = 512 << 20;
 const USUAL_USE: usize = 128 << 20;
 
 /// The limit and the use of this process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// What it may have in all.
+    /// The memory limit.
     pub limit: usize,
-    /// What it has.
+    /// The memory in use.
     pub used: usize,
 }
 
 impl Figures {
-    /// Those of this process, from now: of its control group, else of the machine.
+    /// The current figures of this process: of its control group, else of the machine.
     pub fn read() -> Self {
         Self::read_in(Path::new("/"))
     }
@@ -46,17 +46,17 @@ impl Figures {
     }
 }
 
-/// What a line says in kilobytes, in bytes.
+/// The kilobytes of a line, in bytes.
 fn kilobytes(text: &str, what: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix(what))?;
     line.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1 << 10)
 }
 
-/// What is left of the process's memory, and what has reserved some of it. Its clones share it.
+/// The free memory of the process, and its reservations. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Memory {
     figures: fn() -> Figures,
-    /// What is left free, in bytes.
+    /// The memory that is kept free, in bytes.
     kept: usize,
     reserved: Arc<Mutex<usize>>,
 }
@@ -68,17 +68,17 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// By these figures, which are read anew for each reservation.
+    /// With these figures, which are read anew for each reservation.
     pub fn new(figures: fn() -> Figures) -> Self {
         Self { figures, kept: KEPT_FREE, reserved: Arc::default() }
     }
 
-    /// What is left beside so many bytes, which are taken without being reserved.
+    /// What is left beside this number of bytes, which are used without a reservation.
     pub fn beside(bytes: usize) -> Self {
         Self { kept: KEPT_FREE.saturating_add(bytes), ..Self::default() }
     }
 
-    /// Reserves what is left, at most `most` bytes. Nothing if that is less than `least`.
+    /// Reserves the free memory, up to `most` bytes. `None` if that is less than `least`.
     pub fn reserve(&self, least: usize, most: usize) -> Option<Reservation> {
         let Figures { limit, used } = (self.figures)();
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);

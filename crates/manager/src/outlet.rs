@@ -1,4 +1,4 @@
-//! Carries the engine's effects out of its thread: to the writer, the event sink, the metrics and the log.
+//! Passes the engine's effects from its thread to the writer, the event sink, the metrics and the log.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub struct Effects {
     pub events: Option<EventSink>,
     /// Counters and histograms.
     pub registry: Arc<Registry>,
-    /// What must be listed anew when the engine was rebuilt.
+    /// The kinds to list anew when the engine was rebuilt.
     pub sync: Arc<SyncTracker>,
-    /// Makes the watches begin anew.
+    /// Restarts the watches.
     pub epoch: watch::Sender<u64>,
     /// Makes the process end.
     pub fatal: mpsc::Sender<String>,
@@ -83,7 +83,7 @@ impl Outlet for Effects {
     fn rebuilt(&mut self, generation: u64) {
         self.sync.restart(generation);
         let epoch = self.epoch.clone();
-        // What is under way may change what the lists show.
+        // Writes in progress may change what the lists show.
         self.writer.rebuilt(generation, move || {
             epoch.send_replace(generation);
         });

@@ -1,8 +1,8 @@
-//! Percent-encoded text (RFC 3986), as it stands in paths, queries and header names.
+//! Percent-encoded text (RFC 3986), as in paths, queries and header names.
 
 use std::fmt::Write as _;
 
-/// The text that is meant; nothing if an escape is broken, or what is meant is not UTF-8.
+/// The decoded text; `None` if an escape is broken, or the result is not UTF-8.
 pub fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

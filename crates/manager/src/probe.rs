@@ -1,4 +1,4 @@
-//! What the health endpoints and the metrics say about the running manager.
+//! The state of the running manager for the health endpoints and the metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::watches::Crds;
 /// The engine answers within this time, or counts as dead.
 const ALIVE: Duration = Duration::from_secs(10);
 
-/// So many objects are audited without being asked twice: an audit compares all of them at one moment, and the engine waits for it.
+/// Up to this number of objects an audit needs no confirmation: it compares all of them at one moment, while the engine waits.
 const AUDITED: usize = 250;
 
-/// What is looked at.
+/// The sources of the state.
 pub struct Status {
     /// Which CRDs are missing.
     pub crds: Arc<Crds>,
@@ -95,7 +95,7 @@ impl Probe for Status {
     }
 }
 
-/// Why an audit of so many objects is not made, if its caller has not asked for the pause.
+/// Why an audit of this number of objects is refused, if its caller has not accepted the pause.
 fn audit_refused(objects: usize, pause: bool) -> Option<String> {
     (objects > AUDITED && !pause).then(|| {
         format!(

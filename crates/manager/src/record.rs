@@ -1,9 +1,8 @@
 //! `--record FILE`: the engine's inputs and effects, as they happen, for `sluice replay`.
 //!
-//! The engine's thread only hands entries over; another thread makes lines of them. Between the two is a bounded buffer.
-//! Until everything was listed once, the engine waits when it is full, since nothing is decided yet. After that it never
-//! waits: when the buffer is full the recording ends there, says so in its last line and in the log, and what is in the
-//! file can be replayed from its beginning.
+//! The engine's thread only puts entries into a bounded buffer; another thread makes lines of them. Until the initial state is complete the engine
+//! waits if the buffer is full, since nothing is decided yet. After that it never waits: if the buffer is full the recording ends, which its last
+//! line and the log report, and the file can be replayed from its beginning.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write as _};
@@ -34,8 +33,8 @@ pub struct Recorder {
     synced: bool,
 }
 
-/// Opens a file for its owner alone. It holds what many users may not read: it is not written to where a link leads, nor to a file that
-/// belongs to another user or has another name too. What was in it stays until that is known.
+/// Opens a file for its owner alone. It contains data that many users may not read: a link is not followed, and a file that belongs to another user
+/// or has another name is not written to. The old content stays until that is checked.
 fn own_file(path: &Path) -> io::Result<File> {
     match File::options().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -191,7 +190,7 @@ mod tests {
     use sluice_sim::Options;
     use sluice_sim::replay::Replay;
 
-    /// What was written, shared with the test.
+    /// The written data, shared with the test.
     #[derive(Clone, Default)]
     struct Shelf(Arc<Mutex<Vec<u8>>>);
 
@@ -281,7 +280,7 @@ mod tests {
 
     impl io::Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Allowed, or the test is over.
+            // Released, or the test is over.
             let _ = self.0.recv();
             self.1.write(bytes)
         }

@@ -1,7 +1,7 @@
-//! Whether the manager may do what the configured job kinds need. Without the right to see or to stop jobs of a kind it would let them run without
-//! quota: it ends, and says which rights are missing and what of the chart grants them.
+//! Whether the manager has the rights that the configured job kinds need. Without the right to watch or to stop jobs of a kind it would let them run
+//! without quota: it exits with a message that names the missing rights and the chart's value that grants them.
 //!
-//! A kind whose CRD is not installed is looked for until it is (docs/reference/07-integrations.md 7.1); its rights are needed from the start.
+//! A kind whose CRD is not installed is looked for again until it is (docs/reference/07-integrations.md 7.1); its rights are needed from the start.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,14 +23,14 @@ use crate::supervise::Supervisor;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// After an answer that says nothing.
 const RETRY: Duration = if cfg!(test) { Duration::from_millis(2) } else { Duration::from_secs(2) };
-/// Between two looks at a right that is missing: it may have been granted a moment ago.
+/// The pause between two checks of a missing right: it may have been granted a moment ago.
 const AGAIN: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(1) };
-/// So many looks at a missing right.
+/// How often a missing right is checked.
 const LOOKS: u32 = 3;
 /// Questions at a time.
 const AT_ONCE: usize = 8;
 
-/// Something that one must be allowed to do in the whole cluster.
+/// A right in the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Right {
     group: &'static str,
@@ -52,7 +52,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// What an entry of the configuration needs.
+/// The rights that an entry of the configuration needs.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The entry.
@@ -62,7 +62,7 @@ pub struct Need {
     rights: BTreeSet<Right>,
 }
 
-/// What the configured job kinds need.
+/// The rights that the configured job kinds need.
 pub fn needs(jobs: &[JobKind]) -> Vec<Need> {
     jobs.iter().map(|kind| of_jobs(*kind)).collect()
 }
@@ -89,7 +89,7 @@ fn of_jobs(kind: JobKind) -> Need {
     }
     let Integration { of_pods, suspends_pods, enforces_stops, .. } = *kind.integration();
     if !(of_pods || suspends_pods || enforces_stops) {
-        // Those of a stopped job that its controller lets run on.
+        // To delete the pods of a stopped job that its controller leaves running.
         add(("", "pods"), "", &["delete", "list"]);
     }
     let (list, granted_by) = if kind.is_declared() {
@@ -100,7 +100,7 @@ fn of_jobs(kind: JobKind) -> Need {
     Need { entry: format!("{list} {:?}", kind.framework()), granted_by, rights }
 }
 
-/// What a kind needs that others manage.
+/// The rights that a kind needs that another controller manages.
 pub fn of_external(kind: JobKind) -> Need {
     let (group, resource) = (kind.group(), kind.plural());
     let entry = format!("{}.{}.{group}", kind.kind(), kind.version());
@@ -153,7 +153,7 @@ pub async fn guard(client: Client, needs: Vec<Need>, supervisor: Supervisor, mut
     }
 }
 
-/// The needs, each with what of it is not allowed; without those of which all is.
+/// The needs, each with its missing rights; without those that miss none.
 async fn missing(client: &Client, needs: &[Need]) -> Result<Vec<Need>, CallError> {
     let all: BTreeSet<Right> = needs.iter().flat_map(|need| &need.rights).copied().collect();
     let answers = iter(all).map(|right| async move { may(client, right).await.map(|may| (right, may)) });
@@ -178,7 +178,7 @@ async fn may(client: &Client, right: Right) -> Result<bool, CallError> {
     Ok(call.send_as::<Review>(client, TIMEOUT).await?.status.allowed)
 }
 
-/// What is missing, and what to do.
+/// The message with what is missing, and what to do.
 fn reported(missing: &[Need]) -> String {
     let entries = missing.iter().map(|need| {
         let rights: Vec<_> = need.rights.iter().map(ToString::to_string).collect();
@@ -204,7 +204,7 @@ mod tests {
     use crate::fake_api::{self, failed, found};
     use crate::supervise::tests::supervisor;
 
-    /// An API server that allows all but these, given as they are displayed.
+    /// An API server that allows all but these rights, given as they are displayed.
     fn server(denied: &'static [&'static str]) -> (Client, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let questions = Arc::clone(&asked);

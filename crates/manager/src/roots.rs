@@ -1,4 +1,4 @@
-//! Which certificates are trusted in clients of servers that are not the API server: collectors of traces, object stores.
+//! The certificates that clients trust of servers other than the API server: trace collectors, object stores.
 
 use std::io;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn system() -> RootCertStore {
     roots
 }
 
-/// Adds certificates (PEM), and says whether there was one that can be used and none that cannot be read.
+/// Adds certificates (PEM), and returns whether at least one can be used and all can be read.
 pub fn add(roots: &mut RootCertStore, text: &[u8]) -> bool {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     found.is_ok_and(|found| roots.add_parsable_certificates(found).0 > 0)

@@ -1,4 +1,4 @@
-//! `sluice manager`: puts the parts together, and takes them apart again in an order that loses nothing.
+//! `sluice manager`: starts the parts, and stops them in an order that loses nothing.
 
 mod ending;
 mod sections;
@@ -66,7 +66,7 @@ use crate::writer::traffic::Traffic;
 use crate::writer::{Answering, Answers, Backlog, Meter, Poison, Server, Writer};
 use crate::{health, metrics, rights, webhook};
 
-/// Runs the manager until it is told to stop or must end. The process's exit code.
+/// Runs the manager until it receives SIGTERM or must end. Returns the process's exit code.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ fn configure(args: &ManagerArgs) -> anyhow::Result<(Configuration, Controllers)>
     let controllers = Controllers::parse(&args.controllers)?;
     for warning in warnings {
         match &warning {
-            // Most are on by default: their names are for those who look for them.
+            // Most are on by default: their names are logged at a higher verbosity only.
             Warning::Gate(GateWarning::NotBuilt(gates)) => {
                 let count = gates.len();
                 warn!(count, "some enabled feature gates have no effect yet; log level debug lists them");
@@ -124,13 +124,13 @@ struct Parts {
     pauses: Pauses,
 }
 
-/// What runs.
+/// The running parts.
 struct Running {
     engine: Handle<Engine>,
     engine_thread: std::thread::JoinHandle<()>,
     writer: Writer,
     events: JoinHandle<()>,
-    /// What sends traces and files of the journal, until the engine gives no more.
+    /// The tasks that send traces and files of the journal, until the engine emits no more.
     last: Vec<JoinHandle<()>>,
     election: JoinHandle<()>,
     losses: mpsc::Receiver<Loss>,
@@ -292,7 +292,7 @@ impl Parts {
         self.controllers.has(Controller::Provisioning)
     }
 
-    /// What may need pods.
+    /// The features that may need pods.
     fn pods(&self) -> Pods {
         let on = |gate| self.configuration.gates.enabled(gate);
         if on(Gate::FailureRecoveryPolicy) {
@@ -374,7 +374,7 @@ impl Parts {
     }
 }
 
-/// Makes engines; `followed` ones say what changes about places.
+/// Makes engines; a `followed` engine reports changes of places.
 fn build(config: EngineConfig, followed: bool) -> impl Fn() -> Engine + Send + 'static {
     move || {
         let mut engine = Engine::new(config.clone());
@@ -425,7 +425,7 @@ fn meter(registry: Arc<Registry>) -> Meter {
     })
 }
 
-/// Reports objects to the engine on which no write succeeds without a panic, once the engine exists.
+/// Reports objects to the engine, once it exists, if every write on them panics.
 fn poison(engine: Arc<OnceLock<Handle<Engine>>>) -> Poison {
     Arc::new(move |object, why| {
         if let Some(engine) = engine.get() {

@@ -1,7 +1,7 @@
-//! Tasks and threads that the process cannot do without: one that panics, or ends before the stop signal, ends the process with its
-//! reason. A manager that went on with a part of it dead would lead and not do what a leader does.
+//! Tasks and threads that the process needs: if one panics, or ends before the stop signal, the process ends with its reason. A manager that
+//! continued without one of them would hold the lease and not do its work.
 //!
-//! Everything here is started through a [`Supervisor`]; clippy refuses the bare functions (`clippy.toml`).
+//! Everything here is started through a [`Supervisor`]; clippy refuses the plain functions (`clippy.toml`).
 
 use std::any::Any;
 use std::io;
@@ -21,7 +21,7 @@ pub struct Supervisor {
     stop: Stop,
 }
 
-/// How many reasons to end are kept. The first one ends the process: others are of use to a log at best.
+/// How many reasons to end are kept. The first one ends the process: the others are only for the log.
 const REASONS: usize = 16;
 
 /// Where reasons to end the process go, and where they are read.
@@ -30,7 +30,7 @@ pub fn reasons() -> (mpsc::Sender<String>, mpsc::Receiver<String>) {
 }
 
 impl Supervisor {
-    /// `fatal` gets the reason for which the process must end; once `stop` was given tasks may end.
+    /// `fatal` receives the reason for which the process must end; after `stop` tasks may end.
     pub fn new(fatal: mpsc::Sender<String>, stop: Stop) -> Self {
         Self { fatal, stop }
     }
@@ -43,7 +43,7 @@ impl Supervisor {
 
     /// Ends the process.
     pub fn fatal(&self, why: String) {
-        // The receiver lives as long as the process is meant to. When there are reasons enough, one more changes nothing.
+        // The receiver lives as long as the process should. If there are enough reasons, one more changes nothing.
         let _ = self.fatal.try_send(why);
     }
 
@@ -118,7 +118,7 @@ impl Supervisor {
     }
 }
 
-/// What came of `work` on one object. It must leave nothing half done that outlives it.
+/// The result of `work` on one object. It must leave nothing half done that outlives it.
 ///
 /// # Errors
 ///
@@ -169,7 +169,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_when_it_is_told_to_or_may_is_not_fatal() {
+    async fn a_part_that_ends_on_request_or_may_end_is_not_fatal() {
         let (supervisor, mut fatals, stopper) = supervisor();
         supervisor.spawn_finite("event", async {}).await.unwrap();
         supervisor.thread_finite("record", || {}).unwrap().join().unwrap();

@@ -1,13 +1,13 @@
-//! What comes between winning the lease and deciding: our own kinds, jobs and the pods that we let be scheduled are listed anew.
+//! Between winning the lease and deciding: Sluice's own kinds, jobs, and pods that the manager ungates are listed anew.
 //!
-//! The former leader may have admitted, started or stopped a job a moment ago, and watches may be seconds behind. A leader that
-//! does not know that would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota
-//! of one that was just started. With queues older than those that the former leader has decided on, it would undo that: take back the
-//! admission of a running job whose queue has dropped a check, say. Lists that begin after the lease was won have it all.
+//! The former leader may have admitted, started or stopped a job a moment ago, and watches may be seconds behind. A leader that does not know that
+//! would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota of one that was just started. With
+//! older versions of queues than the former leader had, it would undo decisions: for example revoke the admission of a running job whose queue has
+//! dropped a check. Lists that begin after the lease was won have it all.
 //!
-//! The former leader knew from the answers to its writes which pods of elastic jobs, and of jobs with a place in the topology, it had let be
-//! scheduled: one that takes them for gated lets others go in their places. Nodes, other pods and requests for nodes are others' to write, and
-//! no older than any leader's watch may be at any time.
+//! The former leader knew from the answers to its writes which pods of elastic jobs, and of jobs with a topology assignment, it had ungated: a leader
+//! that takes them for gated would ungate others in their places. Nodes, other pods and ProvisioningRequests are written by other programs, and are
+//! no older than they may be for any leader at any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use tracing::warn;
 
 use crate::watch::kinds;
 
-/// How long jobs of a kind that cannot be listed (its conversion webhook is broken, say), or pods, keep all other jobs waiting.
+/// How long a takeover waits for jobs of a kind that cannot be listed (for example because its conversion webhook is broken), or for pods.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// By kind that is watched: the number of the last list that was delivered.
+/// By watched kind: the number of the last list that was delivered.
 type Delivered = BTreeMap<Kind, u64>;
 
-/// Whether objects of a kind are listed anew: those that a leader's decisions are written to, or read from.
+/// Whether objects of a kind are listed anew: those that a leader's decisions write, or depend on.
 pub fn concerns(kind: Kind) -> bool {
     kinds::OWN.contains(&kind) || matches!(kind, Kind::Job(_) | Kind::JobPod)
 }
 
-/// The leader's side: asks for lists, and learns that they are there.
+/// The leader's side: requests lists, and is notified when they are complete.
 #[derive(Debug)]
 pub struct Takeover {
     asked: watch::Sender<u64>,
@@ -60,13 +60,13 @@ pub fn pair() -> (Takeover, Lists) {
 }
 
 impl Takeover {
-    /// Asks for lists that begin from now on; those asked for before do not count any more.
+    /// Requests lists that begin from now on; earlier ones do not count any more.
     pub fn ask(&mut self) {
         self.since = Instant::now();
         self.asked.send_modify(|turn| *turn += 1);
     }
 
-    /// Waits until the lists that were asked for last have been delivered, once; those of jobs for half a minute.
+    /// Waits until the lists that were last requested have been delivered, once; for jobs at most half a minute.
     pub async fn caught_up(&mut self) {
         loop {
             let turn = *self.asked.borrow();
@@ -86,15 +86,15 @@ impl Takeover {
                 timeout_at(deadline, changed).await.unwrap_or(Ok(()))
             };
             if changed.is_err() {
-                // No watch lists any more: they never will be.
+                // No watch lists any more: they will never come.
                 std::future::pending::<()>().await;
             }
         }
     }
 }
 
-/// Whether every kind that is watched was listed for a turn, or all but jobs if it is `late`. A kind of jobs that does not exist is not
-/// watched; our own kinds always are.
+/// Whether every watched kind was listed for a turn, or all but jobs if it is `late`. A kind of jobs that does not exist is not watched; Sluice's own
+/// kinds always are.
 fn is_complete(delivered: &Delivered, turn: u64, late: bool) -> bool {
     let own = kinds::OWN.iter().all(|kind| delivered.get(kind) == Some(&turn));
     own && (late || delivered.values().all(|last| *last == turn))
@@ -113,7 +113,7 @@ impl Lists {
         self.delivered.send_if_modified(|all| all.remove(&kind).is_some());
     }
 
-    /// The number of the lists that were asked for last: one that begins now is of those.
+    /// The number of the last request: a list that begins now belongs to it.
     pub fn turn(&mut self) -> u64 {
         *self.asked.borrow_and_update()
     }
@@ -125,7 +125,7 @@ impl Lists {
         }
     }
 
-    /// The list of a kind of that number was delivered.
+    /// The list of a kind with that number was delivered.
     pub fn delivered(&self, kind: Kind, turn: u64) {
         self.delivered.send_if_modified(|all| match all.get_mut(&kind) {
             Some(last) if *last < turn => {

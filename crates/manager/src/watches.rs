@@ -1,4 +1,4 @@
-//! Starts the watches: when the CRDs are there, and for jobs whenever theirs is.
+//! Starts the watches: once the CRDs exist; for jobs once the kind's CRD exists.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ const PATIENT: Duration = Duration::from_secs(3);
 pub struct Crds(Mutex<Option<String>>);
 
 impl Crds {
-    /// What is wrong, if anything.
+    /// The problem, if there is one.
     pub fn problem(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -53,16 +53,16 @@ impl Crds {
 /// Pods that are queued themselves.
 const MANAGED_PODS: &str = "kueue.x-k8s.io/managed=true";
 
-/// What is watched besides what always is.
+/// The kinds that are watched besides those that always are.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Jobs of these kinds.
     pub jobs: Vec<JobKind>,
     /// Objects of these kinds, which others manage.
     pub external: BTreeSet<JobKind>,
-    /// ProvisioningRequests; the version that is served is noted here.
+    /// ProvisioningRequests; the served version is recorded here.
     pub provisioning: Option<Versions>,
-    /// What may need pods.
+    /// The features that may need pods.
     pub pods: Pods,
     /// Whether jobs may change their size while they run.
     pub elastic: bool,
@@ -70,7 +70,7 @@ pub struct Wanted {
     pub topology: bool,
 }
 
-/// The kinds that are watched with these job kinds and those that others manage, with or without the controller of provisioning checks.
+/// The watched kinds with these job kinds and those that other controllers manage, with or without the controller of provisioning checks.
 pub fn watched_kinds(
     jobs: &[JobKind],
     external: &BTreeSet<JobKind>,
@@ -86,7 +86,7 @@ pub fn watched_kinds(
         .chain(with_parts(jobs).into_iter().chain(external.iter().copied()).map(Kind::Job))
 }
 
-/// These kinds, and those of their parts, which know of the pods.
+/// These kinds, and those of their parts, which have the status of the pods.
 fn with_parts(jobs: &[JobKind]) -> BTreeSet<JobKind> {
     jobs.iter().copied().chain(jobs.iter().flat_map(|kind| kind.descendants())).collect()
 }
@@ -96,7 +96,7 @@ fn templates(jobs: &[JobKind]) -> BTreeSet<TemplateKind> {
     jobs.iter().flat_map(|kind| kind.templates()).copied().collect()
 }
 
-/// The label of all parts of that kind, where all their owners give them the same one; else all jobs of it are watched.
+/// The label of all parts of that kind, if all kinds that make them use the same one; else all jobs of it are watched.
 fn label_of_parts(jobs: &[JobKind], part: JobKind) -> Option<&'static str> {
     let known = with_parts(jobs);
     let owners = known.iter().filter(|kind| kind.parts().any(|kind| kind == part));
@@ -145,7 +145,7 @@ pub async fn run(client: Client, wanted: Wanted, crds: Arc<Crds>, mut shared: Sh
         } else if !managed {
             label_of_parts(&wanted.jobs, kind)
         } else if kind.integration().of_pods {
-            // Most pods are none of ours.
+            // Most pods are not managed.
             Some(MANAGED_PODS)
         } else {
             None
@@ -248,7 +248,7 @@ where
     }
 }
 
-/// Watches the objects of a kind that others manage, as far as every object names itself. Its CRD may come and go, and names the
+/// Watches the objects of a kind that another controller manages, with their metadata only. Its CRD may be created and deleted, and defines the
 /// kind's plural.
 async fn external(discovery: Arc<Discovery>, client: Client, kind: JobKind, mut shared: Shared) {
     shared.selector.metadata_only = true;
@@ -281,7 +281,7 @@ async fn external(discovery: Arc<Discovery>, client: Client, kind: JobKind, mut 
     }
 }
 
-/// Watches ProvisioningRequests in the newest version that is served, whenever one is.
+/// Watches ProvisioningRequests in the newest served version, whenever there is one.
 async fn provisioning_requests(
     discovery: Arc<Discovery>,
     client: Client,
@@ -327,7 +327,7 @@ where
     ended
 }
 
-/// There is no object of a kind.
+/// A kind has no objects.
 fn none_of(kind: Kind, shared: &Shared) {
     let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
     (shared.sink)(Feed::Input(listed, None), Slot::default());
@@ -350,7 +350,7 @@ mod tests {
     use crate::watch::pump::tests::shared;
 
     #[test]
-    fn of_a_kind_that_does_not_exist_the_engine_is_told_once_that_there_are_no_objects() {
+    fn the_engine_learns_once_that_a_kind_that_does_not_exist_has_no_objects() {
         let ((shared, told), kind) = (shared(), Kind::Job(JobKind::JOB_SET));
         for _ in 0..2 {
             absent(kind, &shared);

@@ -30,7 +30,7 @@ pub(crate) fn parts(quantity: Quantity) -> (i128, Suffix) {
         return (0, Suffix::Si(""));
     }
     match quantity.format() {
-        // Below 1024 a binary suffix would say nothing, and a fraction cannot be said with one.
+        // Below 1024 a binary suffix would be redundant, and it cannot express fractions.
         Format::BinarySi if quantity.is_integer() && nano.abs() >= 1024 * NANO_PER_UNIT => {
             let (mantissa, power) = strip(nano / NANO_PER_UNIT, 1024, BINARY.len() - 1);
             (mantissa, Suffix::Si(BINARY[power]))

@@ -1,15 +1,15 @@
-//! Between what users write and what the scheduler counts (docs/reference/06-algorithm.md 6.2 and 6.28).
+//! Conversions between users' quantities and the scheduler's amounts (docs/reference/06-algorithm.md 6.2 and 6.28).
 
 use crate::amount::Amount;
 use crate::quantity::{Format, Quantity};
 
-/// The one resource that is counted in thousandths.
+/// The only resource that is counted in thousandths.
 pub const CPU: &str = "cpu";
 
 /// From this many cores on, `cpu` is unlimited: thousandths would no longer fit in 64 bits.
 const UNLIMITED_CORES: i64 = i64::MAX / 1000;
 
-/// Whether a resource is an extended one, such as `nvidia.com/gpu`: devices that a node's plugin offers, outside Kubernetes' own names.
+/// Whether a resource is an extended one, such as `nvidia.com/gpu`: a device of a node's plugin, outside Kubernetes' own names.
 pub fn is_extended(resource: &str) -> bool {
     resource.contains('/') && !resource.contains("kubernetes.io/") && !resource.starts_with("requests.")
 }
@@ -26,8 +26,7 @@ pub fn amount_of(resource: &str, quantity: &Quantity) -> Amount {
     Amount(quantity.milli_value())
 }
 
-/// The quantity that prints an amount of the named resource the way users expect it: bytes with binary suffixes,
-/// everything else with decimal ones.
+/// The quantity that prints an amount of the named resource in the usual form: bytes with binary suffixes, everything else with decimal ones.
 pub fn quantity_of(resource: &str, amount: Amount) -> Quantity {
     if resource == CPU {
         return Quantity::from_milli(amount.get(), Format::DecimalSi);

@@ -11,7 +11,7 @@ pub enum QuantityError {
     /// There is no digit where the number should be.
     #[error("quantity {0:?} has no digits")]
     NoDigits(String),
-    /// What follows the number is none of `n u m k M G T P E Ki Mi Gi Ti Pi Ei` and no exponent.
+    /// The suffix is none of `n u m k M G T P E Ki Mi Gi Ti Pi Ei`, and is not an exponent.
     #[error("quantity {0:?} has an unknown suffix")]
     Suffix(String),
 }

@@ -3,7 +3,7 @@
 use crate::error::QuantityError;
 use crate::quantity::{Format, MAX_NANO, NANO_PER_UNIT, Quantity};
 
-/// What the suffix multiplies the number by: 10^`power_of_ten` × `factor`.
+/// The factor of the suffix: 10^`power_of_ten` × `factor`.
 struct Scale {
     format: Format,
     power_of_ten: i64,
@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Quantity, QuantityError> {
         Format::BinarySi => magnitude.min(i128::from(i64::MAX) * NANO_PER_UNIT),
         Format::DecimalSi | Format::DecimalExponent => magnitude,
     };
-    // A binary quantity below one is printed in decimal ever after, also when something is added to it.
+    // A binary quantity below one keeps the decimal format, even after an addition.
     let format = match scale.format {
         Format::BinarySi if magnitude > 0 && magnitude < NANO_PER_UNIT => Format::DecimalSi,
         format => format,

@@ -44,7 +44,7 @@ impl Quantity {
     ///
     /// # Errors
     ///
-    /// If the text is empty, has no digits, or has a suffix that is of no [`Format`].
+    /// If the text is empty, has no digits, or has a suffix that no [`Format`] has.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
         parse::parse(text)
     }

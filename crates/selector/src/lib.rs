@@ -1,7 +1,7 @@
-//! Label selectors, node affinity, taints and tolerations, and when they hold: the one place that says it.
+//! Label selectors, node affinity, taints and tolerations, and when they match: the only implementation in the project.
 //!
-//! This crate must never contain input/output, or knowledge of any Kubernetes object: the caller brings the texts of the requirement and of the
-//! node. Invariant: no input makes a function panic.
+//! This crate must never contain input/output, or knowledge of any Kubernetes object: the caller passes the texts of the requirement and of the node.
+//! Invariant: no input makes a function panic.
 #![forbid(unsafe_code)]
 
 mod nodes;
@@ -19,9 +19,9 @@ pub enum Operator {
     In,
     /// The label is absent or has none of the values.
     NotIn,
-    /// The label is there.
+    /// The label exists.
     Exists,
-    /// The label is not there.
+    /// The label does not exist.
     DoesNotExist,
     /// The label is an integer above the value (node affinity only).
     Gt,
@@ -30,7 +30,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// The operator of this name in a node affinity, if there is one.
+    /// The operator with this name in node affinities, if there is one.
     pub fn of_nodes(name: &str) -> Option<Self> {
         match name {
             "In" => Some(Self::In),
@@ -48,8 +48,8 @@ impl Operator {
         Self::of_nodes(name).filter(|operator| !matches!(operator, Self::Gt | Self::Lt))
     }
 
-    /// Whether a label with this value, if it is there, is as a requirement with these values wants it. Numbers are compared with
-    /// the first of them; a text that is no integer is neither above nor below.
+    /// Whether a label with this value, or without one if it does not exist, matches a requirement with these values. Numbers are compared with the
+    /// first value; a text that is not an integer is neither above nor below.
     pub fn holds<'a>(self, label: Option<&str>, values: impl Values<'a>) -> bool {
         let number = |text: &str| text.parse::<i64>().ok();
         match self {

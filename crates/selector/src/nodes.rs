@@ -5,19 +5,19 @@ use crate::{Operator, Values};
 /// The only field of nodes that a term may name.
 pub const NAME_FIELD: &str = "metadata.name";
 
-/// What a term wants of one label or field. An operator that does not exist (`None`) holds for no node.
+/// A term's requirement for one label or field. An operator that does not exist (`None`) matches no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requirement<'a, V> {
     /// The label's or field's key.
     pub key: &'a str,
     /// How it is compared.
     pub operator: Option<Operator>,
-    /// What it is compared with.
+    /// The values of the comparison.
     pub values: V,
 }
 
 impl<'a, V: Values<'a>> Requirement<'a, V> {
-    /// Whether a label or field with this value, if it is there, is as wanted.
+    /// Whether a label or field with this value, if it exists, matches.
     pub fn holds(self, value: Option<&str>) -> bool {
         self.operator.is_some_and(|operator| operator.holds(value, self.values))
     }
@@ -53,7 +53,7 @@ where
     }
 }
 
-/// Whether a required node affinity holds: one of its terms does, or it has none.
+/// Whether a required node affinity matches: one of its terms does, or it has none.
 pub fn any_term_holds<T>(terms: impl IntoIterator<Item = T>, holds: impl FnMut(T) -> bool) -> bool {
     let mut terms = terms.into_iter().peekable();
     terms.peek().is_none() || terms.any(holds)

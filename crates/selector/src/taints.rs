@@ -26,7 +26,7 @@ pub enum TolerationOperator {
 }
 
 impl TolerationOperator {
-    /// The operator of this name, if there is one; without a name it is `Equal`. API servers refuse `Lt` and `Gt` while their gate
+    /// The operator with this name, if there is one; the default is `Equal`. API servers refuse `Lt` and `Gt` while their gate
     /// `TaintTolerationComparisonOperators` is off.
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -38,7 +38,7 @@ impl TolerationOperator {
         }
     }
 
-    /// Whether a taint's value is what a toleration with this value wants. A text that is no integer is neither above nor below.
+    /// Whether a taint's value matches a toleration with this value. A text that is not an integer is neither above nor below.
     fn holds(self, taint: &str, wanted: &str) -> bool {
         let numbers = || Some((taint.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
         match self {
@@ -50,21 +50,21 @@ impl TolerationOperator {
     }
 }
 
-/// What pods put up with.
+/// A toleration of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Toleration<'a> {
     /// The taint's key; empty: any.
     pub key: &'a str,
-    /// What the taint's value must be; `None` for an operator that does not exist.
+    /// The comparison of the taint's value; `None` for an operator that does not exist.
     pub operator: Option<TolerationOperator>,
-    /// What the taint's value is compared with.
+    /// The value that the taint's value is compared with.
     pub value: &'a str,
     /// The taint's effect; empty: any.
     pub effect: &'a str,
 }
 
 impl Toleration<'_> {
-    /// Whether it tolerates a taint. One with an operator that does not exist tolerates none.
+    /// Whether this toleration tolerates a taint. With an operator that does not exist it tolerates none.
     pub fn tolerates(&self, taint: &Taint<'_>) -> bool {
         self.operator.is_some_and(|operator| operator.holds(taint.value, self.value))
             && (self.key.is_empty() || self.key == taint.key)
@@ -77,9 +77,9 @@ pub fn keeps_away(effect: &str) -> bool {
     matches!(effect, "NoSchedule" | "NoExecute")
 }
 
-/// Whether pods with these tolerations may come to a node with this taint. `asked` says whether they ask for an extended resource of a name: the
-/// admission plugin `ExtendedResourceToleration`, which GKE's API servers run, gives to such pods a toleration of `NoSchedule` taints of that
-/// name, which their templates do not have.
+/// Whether a node with this taint accepts pods with these tolerations. `asked` returns whether they request an extended resource of a name: the
+/// admission plugin `ExtendedResourceToleration`, which GKE's API servers run, adds to such pods a toleration of `NoSchedule` taints of that name,
+/// which their templates do not have.
 pub fn puts_up_with<'a>(
     taint: &Taint<'_>,
     tolerations: impl IntoIterator<Item = Toleration<'a>>,

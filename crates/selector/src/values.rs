@@ -1,8 +1,8 @@
-//! What requirements compare labels with.
+//! The values of requirements.
 
 /// The values of a requirement: texts in any order, or [`Sorted`].
 pub trait Values<'a> {
-    /// Whether a text is one of them.
+    /// Whether a text is one of the values.
     fn has(self, text: &str) -> bool;
     /// The first of them.
     fn first(self) -> Option<&'a str>;

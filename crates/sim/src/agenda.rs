@@ -1,4 +1,4 @@
-//! What is going to happen when.
+//! The actions of a simulation, by the time at which they are due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use sluice_engine::ObjectRef;
 
-/// Something that is due at a time.
+/// An action that is due at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     /// An event of the scenario.
@@ -15,7 +15,7 @@ pub(crate) enum Action {
     Arrival(usize),
     /// The pods of a started job are ready.
     Ready(ObjectRef, u64),
-    /// A job has run for as long as it had to.
+    /// A job has reached the end of its run time.
     Finish(ObjectRef, u64),
     /// The pods of a stopped job are gone.
     Gone(ObjectRef, u64),
@@ -25,13 +25,13 @@ pub(crate) enum Action {
     Answer(ObjectRef, Arc<str>, usize),
     /// Pods leave a node that has not answered since then.
     PodsLeave(Arc<str>, Timestamp),
-    /// Pods of a node that is gone are collected.
+    /// The pods of a removed node are garbage-collected.
     PodsCollected(Arc<str>),
     /// A job that the scenario or a manifest submits later.
     Submit(Box<crate::manifest::Manifest>),
 }
 
-/// Actions in the order in which they are due; those of one time in the order in which they were put in.
+/// Actions in the order in which they are due; actions of the same time in the order of insertion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda {
     entries: BTreeMap<(Timestamp, u64), Action>,
@@ -50,7 +50,7 @@ impl Agenda {
         self.entries.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes the next one that is due by `now`.
+    /// Takes the next action that is due by `now`.
     pub fn take_due(&mut self, now: Timestamp) -> Option<Action> {
         if self.next()? > now {
             return None;
@@ -63,7 +63,7 @@ impl Agenda {
         self.entries.values().filter(|a| matches!(a, Action::Arrival(_))).count()
     }
 
-    /// Moves the ends of running jobs: `to` gives the new one.
+    /// Moves the ends of running jobs: `to` returns the new end.
     pub fn move_ends(&mut self, mut to: impl FnMut(&ObjectRef) -> Option<Timestamp>) {
         let ends: Vec<_> = self
             .entries

@@ -1,10 +1,9 @@
-//! When a simulation has to give up. There is no clock here: the caller has one.
+//! When a simulation has to give up. The caller has the clock.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Says whether a simulation has to give up. It is asked before each object that is taken in or made of another and before each step, so
-/// the answer must cost little.
+/// Whether a simulation has to give up. It is called before each object that is read or created and before each step, so it must be cheap.
 #[derive(Clone, Default)]
 pub struct Cancel(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 

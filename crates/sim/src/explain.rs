@@ -1,4 +1,4 @@
-//! Why a job waits, what would let it start, and when it will: from the engine's own decision, every remedy tried in it.
+//! Why a job waits, what would let it start, and when it will start: from the engine's own decision. Every remedy is tried in the engine.
 
 mod barred;
 mod capacity;
@@ -62,7 +62,7 @@ use view::View;
 pub use whatif::{Course, MOST_CHANGE, WhatIf, check_change};
 
 impl Question<'_> {
-    /// The world at the time that is asked about.
+    /// The world at the time of the question.
     fn world(&self) -> Result<Simulation, ExplainError> {
         let mut simulation =
             prepare(self.manifests, self.files, self.options.clone()).map_err(ExplainError::Manifests)?;
@@ -70,12 +70,11 @@ impl Question<'_> {
         Ok(simulation)
     }
 
-    /// Explains it.
+    /// Explains the job.
     ///
     /// # Errors
     ///
-    /// If there is no such job or Workload. Where its state is not known from a cluster that was read, also if an object or scenario is refused, or
-    /// the simulation breaks off.
+    /// If there is no such job or Workload. Without a cluster that was read: also if an object or scenario is refused, or the simulation breaks off.
     pub fn answer(&self) -> Result<Explained, ExplainError> {
         let Some(subject) = &self.manifests.subject else { return self.played(None) };
         let view = View::read(self.manifests);
@@ -96,13 +95,13 @@ impl Question<'_> {
             return Ok(Explained { no_forecast: Some(why), incomplete: true, ..explained });
         }
         match self.played(Some(explained.clone())) {
-            // What is known is said, though nothing can be tried in such a world.
+            // In a world in which nothing can be tried, the answer has what is known without it.
             Err(_) => Ok(Explained { incomplete: true, ..explained }),
             answer => answer,
         }
     }
 
-    /// Explains it with what a virtual cluster brings: of what is known of a real one, or of its own.
+    /// Explains the job in a virtual cluster: from what is known of the real cluster, or else from its own objects.
     fn played(&self, known: Option<Explained>) -> Result<Explained, ExplainError> {
         let simulation = self.world()?;
         if let (Some(known), Some((_, why))) = (&known, self.own_left_out(&simulation)) {
@@ -153,7 +152,7 @@ impl Question<'_> {
         Ok(explained)
     }
 
-    /// What the engine of the virtual cluster decides about a Workload that waits, where a manager is asked that decides nothing.
+    /// What the engine of the virtual cluster decides about a waiting Workload, if the manager that was asked does not decide.
     fn decided_in(&self, account: &Account, explained: &mut Explained) {
         let read = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
         let blocked = explained.findings.iter().any(|finding| finding.code.waits_for_action());
@@ -162,7 +161,7 @@ impl Question<'_> {
         }
     }
 
-    /// What the engine finds when it tries, and when the job starts.
+    /// What the engine finds when it tries the remedies, and when the job starts.
     fn tried_out(
         &self,
         explained: &mut Explained,
@@ -179,7 +178,7 @@ impl Question<'_> {
         if explained.no_forecast.is_none() {
             explained.forecast = self.forecast(simulation, job)?;
         }
-        // What starts at once by itself needs no remedy.
+        // A job that starts at once needs no remedy.
         if !starts_at_once {
             let forecast = explained.forecast.as_ref();
             let helps: Vec<_> = explained.findings.iter().flat_map(|f| f.helps.clone()).collect();
@@ -190,7 +189,7 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// What is said of a Workload that starts at once in the virtual cluster, and waits in the real one: there the manager decides.
+    /// The text for a Workload that starts at once in the virtual cluster and waits in the real one, where the manager decides.
     fn why_not_at_once(&self, explained: &mut Explained) -> String {
         let read = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
         let Some((reason, message)) = read.and_then(|workload| self.refused_live(workload)) else {
@@ -231,7 +230,7 @@ impl Question<'_> {
     ///
     /// # Errors
     ///
-    /// If an object or scenario is refused, the simulation breaks off, or no such job has a Workload at that time.
+    /// If an object or scenario is refused, the simulation breaks off, or the job has no Workload at that time.
     pub fn forecast_only(&self) -> Result<Option<Forecast>, ExplainError> {
         let simulation = self.world()?;
         let Target { job, .. } = self.find(&simulation)?;

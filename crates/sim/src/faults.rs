@@ -1,12 +1,12 @@
 //! Faults around an engine, drawn from a seed.
 //!
-//! Watches lag, break and repeat themselves; writes fail, are slow, lose their answers, and meet objects that another client has
-//! just changed; the manager crashes between two writes, or another replica takes over while the last writes of the former are
-//! still under way; clocks jump. A second replica stands by, with watches of its own, and must not write.
+//! Watches lag, break and deliver events twice. Writes fail, are slow, lose their answers, and conflict with writes of another client. The manager
+//! crashes between two writes, or another replica takes over while the last writes of the former are in flight. Clocks jump. A second replica stands
+//! by, with its own watches, and must not write.
 //!
-//! What a manager had under way when it ended may arrive when the next one has given the same quota to another Workload: two writes on two
-//! objects have no version in common that would keep one of them out. What such late writes did is noted ([`Simulation::late_since`]), for a
-//! while later it must be as if they had not been.
+//! Writes of a manager that has ended may arrive after the next manager has given the same quota to another Workload: the writes concern two objects,
+//! so no resource version prevents one of them. The effects of such late writes are noted ([`Simulation::late_since`]); some time later no effect may
+//! remain.
 
 mod watches;
 
@@ -26,7 +26,7 @@ pub(crate) use watches::Watches;
 pub struct PerFault {
     /// Per event: the watch of its kind lags some seconds from here on.
     pub lag: u64,
-    /// Per event: the watch of its kind breaks; some seconds later the kind is listed anew.
+    /// Per event: the watch of its kind breaks; some seconds later the kind is listed again.
     pub broken: u64,
     /// Per event: it comes twice.
     pub doubled: u64,
@@ -38,7 +38,7 @@ pub struct PerFault {
     pub slow: u64,
     /// Per write: another client changes the object just before.
     pub overtaken: u64,
-    /// Per write: the manager crashes after it, and starts anew.
+    /// Per write: the manager crashes after it, and restarts.
     pub crash: u64,
     /// Per write: the other replica takes over after it. What was still to be written is lost, or comes late.
     pub takeover: u64,
@@ -60,7 +60,7 @@ impl PerFault {
         takeover: 6,
         jump: 8,
     };
-    /// Those of a day on which nothing goes wrong.
+    /// No faults.
     pub const NONE: Self = Self {
         lag: 0,
         broken: 0,
@@ -101,11 +101,11 @@ pub(crate) enum Manager {
 pub(crate) enum InFlight {
     /// A write, and which manager sent it.
     Write(u64, Box<WriteRequest>),
-    /// An answer, and to which manager.
+    /// An answer, and the manager it is for.
     Answer(u64, Box<Input>),
 }
 
-/// How far a manager's time is off. It goes on when the clock of its machine is set back; one that starts has that clock's time.
+/// How far a manager's time is off. It does not go back when the clock of the machine is set back; a manager that starts takes the machine's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     machine: SignedDuration,
@@ -153,7 +153,7 @@ pub(crate) struct Standby {
 pub(crate) struct FaultRun {
     stream: Stream,
     rates: PerFault,
-    /// Nothing goes wrong from then on.
+    /// No faults happen from then on.
     until: Timestamp,
     /// The clock of the manager that leads ([`FaultRun::skews`]).
     pub clock: Clock,
@@ -169,8 +169,8 @@ pub(crate) struct FaultRun {
     /// Rounds of the engine.
     pub step: u64,
     pub counts: PerFault,
-    /// Workloads that got quota, and jobs that were started, by a write of a former leader; and when. As long as the next one has not yet
-    /// started the job, or stopped it.
+    /// Workloads that got quota and jobs that were started by a write of a former leader, with the time; until the next leader has started the job or
+    /// stopped it.
     pub late: BTreeMap<ObjectRef, Timestamp>,
     /// When a manager last decided to give a Workload quota, whatever became of that.
     pub decided: BTreeMap<ObjectRef, Decided>,
@@ -219,7 +219,7 @@ impl FaultRun {
         yes
     }
 
-    /// Up to eight seconds, with a long tail: one of sixteen is up to forty.
+    /// Up to eight seconds, with a long tail: one pause of sixteen is up to forty.
     fn pause(&mut self) -> SignedDuration {
         let most = if self.stream.next().is_multiple_of(16) { 40_000 } else { 8_000 };
         SignedDuration::from_millis(i64::try_from(self.stream.next() % most).unwrap_or(0) + 1)
@@ -267,7 +267,7 @@ impl FaultRun {
         Manager::Lives
     }
 
-    /// How far the time of the manager that leads and of the other one is off. The clocks are right when the day is over.
+    /// The clock errors of the leading manager and of the other one. The clocks are right at the end of the run.
     pub fn skews(&self, now: Timestamp) -> (SignedDuration, SignedDuration) {
         let off = |clock: Clock| if now < self.until { clock } else { clock.put_right() }.manager;
         (off(self.clock), off(self.standby.clock))
@@ -312,7 +312,7 @@ impl FaultRun {
         self.under_way.insert((at, self.sent), in_flight);
     }
 
-    /// What a manager had still to write when it ended: half of it is lost, the rest arrives some while later.
+    /// The unfinished writes of a manager that ended: half of them are lost, the others arrive later.
     pub fn leave_behind(&mut self, now: Timestamp, writes: Vec<WriteRequest>) {
         for write in writes {
             if self.stream.next() & 1 == 0 {

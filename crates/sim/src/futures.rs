@@ -1,4 +1,4 @@
-//! Several futures of one present, which differ in what is drawn: estimates of a start rest on them.
+//! Several futures of one present with different random draws: the basis of estimated starts.
 
 use sluice_engine::{Kind, ObjectRef};
 
@@ -11,9 +11,9 @@ const FUTURES: u64 = 20;
 /// The futures of a present.
 pub(crate) struct Futures<'a> {
     present: &'a Simulation,
-    /// How many there are: what is not drawn comes out the same in every one.
+    /// The number of futures. What is not drawn is the same in each of them.
     pub count: u64,
-    /// What run times rest on, in words.
+    /// The basis of the run times, in words.
     pub basis: String,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Futures<'a> {
         Self { present, count: if all_known { 1 } else { FUTURES }, basis }
     }
 
-    /// One of them. Until now all is as it was; what is drawn differs from here on.
+    /// One future. It shares the past; its draws differ from now on.
     pub fn begin(&self, number: u64) -> Simulation {
         let mut future = self.present.fork();
         future.options.until = None;
@@ -36,14 +36,14 @@ impl<'a> Futures<'a> {
     }
 }
 
-/// In so many percent of all futures it is earlier; nothing if it does not come to that in so many. `starts` are those of the futures in which
-/// it starts, sorted.
+/// The time before which it happens in `percent` of all futures; nothing if it happens in fewer of them. `starts` has the sorted starts of the
+/// futures in which it starts.
 pub(crate) fn later_than(starts: &[i64], futures: u64, percent: u64) -> Option<i64> {
     // The place among n draws below which the next one lies with that probability: counted among n + 1.
     place(starts, futures, ((futures + 1) * percent).div_ceil(100))
 }
 
-/// In so many percent of all futures it is earlier, at most: the beginning of a range.
+/// The time before which it happens in at most `percent` of all futures: the beginning of a range.
 pub(crate) fn not_before(starts: &[i64], futures: u64, percent: u64) -> Option<i64> {
     place(starts, futures, (futures + 1) * percent / 100)
 }
@@ -62,7 +62,7 @@ pub fn why_not(present: &Simulation, queue: &str) -> Option<String> {
     any.then(|| "its ClusterQueue has admission checks, and how long they take is not known".to_owned())
 }
 
-/// Where the run times come from, and whether none of them is drawn.
+/// The basis of the run times, and whether none of them is drawn.
 fn known(simulation: &Simulation) -> (String, bool) {
     let mut counts = std::collections::BTreeMap::new();
     for kind in sluice_api::job::JobKind::jobs() {

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-/// Before the name of a list of names: those that it loses.
+/// Prefix of the field with the names that a list of names loses.
 const LOSES: &str = "$deleteFromPrimitiveList/";
 
-/// A strategic merge patch of an object of which only the conditions of its status, merged by type, and the gates of a pod, which it loses by name,
-/// are not merged as RFC 7386 does.
+/// A strategic merge patch. Conditions of a status are merged by type, and gates of a pod are removed by name; everything else is merged as by RFC
+/// 7386.
 pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
     let mut merged = patch.clone();
     if let Some(patched) = patch.pointer("/status/conditions").and_then(Value::as_array) {
@@ -37,7 +37,7 @@ pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
     json_patch::merge(target, &merged);
 }
 
-/// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902): the only ones that are used here.
+/// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902); no others are used here.
 pub(crate) fn apply(target: &mut Value, operations: &[Value]) -> Result<(), String> {
     for operation in operations {
         let path = operation["path"].as_str().unwrap_or_default();

@@ -1,19 +1,19 @@
-//! Objects of a cluster that cannot be played: a simulation leaves them out, and says how many they are.
+//! Objects of a cluster that cannot be simulated: they are left out and counted.
 
 use serde_json::Value;
 
 use crate::json::text;
 use crate::manifest::ManifestError;
 
-/// Those of which it is kept why.
+/// For how many of them the reason is kept.
 const MOST: usize = 20;
 
-/// Whether an object was read from a cluster: the API server has stored it, whatever the rules for new ones are.
+/// Whether an object was read from a cluster: the API server has stored it, even if today's rules for new objects forbid it.
 pub(crate) fn is_stored(object: &Value) -> bool {
     !text(&object["metadata"]["uid"]).is_empty()
 }
 
-/// What a simulation leaves out.
+/// The objects that a simulation leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// How many objects.
@@ -30,7 +30,7 @@ impl LeftOut {
         }
     }
 
-    /// Takes in what another part of the same world leaves out: an object that both parts have is one.
+    /// Merges the left-out objects of another part of the same world; an object of both parts counts once.
     pub(crate) fn join(&mut self, other: Self) {
         let unnamed = other.count - other.first.len();
         for why in other.first {

@@ -1,4 +1,4 @@
-//! The objects of a cluster that a simulation begins with. The caller lists them: here is which, and what is left out.
+//! The objects of a cluster with which a simulation begins. The caller lists them; this module says which, and what is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use programs::without_programs;
 pub use room::asks_for_room;
 use room::{without_details, without_images};
 
-/// The kinds that say how there is to be queued, queues before jobs.
+/// The kinds that configure queueing, queues before jobs.
 const SETTINGS: [Kind; 12] = [
     Kind::Namespace,
     Kind::ResourceFlavor,
@@ -44,7 +44,7 @@ fn queued(kinds: &[JobKind]) -> impl Iterator<Item = Kind> {
     [Kind::Workload, Kind::ProvisioningRequest].into_iter().chain(jobs)
 }
 
-/// Which objects of a kind are read, as a selector in a URL. Most pods, and most objects that serve, are none that are queued.
+/// Which objects of a kind are read, as a selector in a URL. Most pods and serving objects are not queued.
 fn selected(kind: Kind) -> &'static str {
     match kind {
         Kind::Pod => BOUND,
@@ -65,18 +65,18 @@ const MOST_NAMESPACES: usize = 16;
 pub enum Extent<'a> {
     /// Everything.
     All,
-    /// What a LocalQueue's jobs share quota with: the tree of cohorts above its ClusterQueue. Nodes are left out, since
-    /// admission looks at quota, unless a flavor has a topology or `room` is asked for. If there is no such LocalQueue or ClusterQueue, all queues,
-    /// to choose from, and only the jobs that name this one.
+    /// A LocalQueue and what shares quota with it: the tree of cohorts above its ClusterQueue. Nodes are left out, since admission looks at quota,
+    /// unless a flavor has a topology or `room` is requested. If the LocalQueue or its ClusterQueue does not exist: all queues, to choose from, and
+    /// only the jobs of this one.
     Around {
         /// The LocalQueue's namespace.
         namespace: &'a str,
         /// The LocalQueue.
         local_queue: &'a str,
-        /// Whether the room on nodes matters: then nodes are read, and the pods that are bound to those of flavors that Hotswap cares for.
+        /// Whether free capacity on nodes matters: then nodes are read, and the pods on nodes of flavors with Hotswap.
         room: bool,
     },
-    /// As [`Self::Around`], of two LocalQueues: that of a job, and the one that a change would have it name.
+    /// As [`Self::Around`], for two LocalQueues: that of a job, and the one that a change would give it.
     Between {
         /// The LocalQueues' namespace.
         namespace: &'a str,
@@ -98,7 +98,7 @@ impl<'a> Extent<'a> {
     }
 }
 
-/// What is kept of each object that a list has, page by page: most of a pod, and of other pods everything, is never looked at.
+/// The part of each listed object that is kept, page by page: most of a pod, and all of most pods, is never needed.
 pub type Keep = Arc<dyn Fn(Value) -> Option<Value> + Send + Sync>;
 
 /// What was read.
@@ -106,14 +106,15 @@ pub type Keep = Arc<dyn Fn(Value) -> Option<Value> + Send + Sync>;
 pub struct Live {
     /// Objects, each with its status.
     pub objects: Vec<Manifest>,
-    /// What is known of jobs that have ended.
+    /// Run times of jobs that have ended.
     pub observed: Vec<Observed>,
     /// What could not be read, each kind once.
     pub unread: Vec<Unread>,
 }
 
-/// Reads the objects of the simulated kinds, and of jobs those of these kinds. `list` lists those of a path, with a query's selectors (each with a leading `&`), keeps
-/// of each what it is told to, and finds none of a kind that the cluster does not have. What it could not read is told, and the rest is read.
+/// Reads the objects of the simulated kinds, and the jobs of these kinds. `list` lists the objects of a path, with the selectors of a query (each
+/// with a leading `&`), keeps the requested part of each object, and returns nothing for a kind that the cluster does not have. What could not be
+/// read is noted in the result, and the rest is read.
 ///
 /// # Errors
 /// When listing fails.
@@ -236,7 +237,7 @@ impl Live {
         }
     }
 
-    /// Leaves out the queues that share no quota with those of LocalQueues, and gives the LocalQueues that do.
+    /// Leaves out the queues that share no quota with these LocalQueues, and returns the LocalQueues that do.
     fn reduce(&mut self, namespace: &str, local_queues: &[&str]) -> BTreeSet<(String, String)> {
         let of = |kind: Kind| self.objects.iter().filter(move |m| m.kind == kind).map(|m| &m.object);
         let name = |object: &Value| text(&object["metadata"]["name"]);
@@ -275,7 +276,7 @@ impl Live {
     }
 }
 
-/// The uppermost cohort above one. In a cycle, which has none, the first name of it stands for all.
+/// The root of a cohort's tree. For a cycle, which has no root, the alphabetically first name.
 fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
     let mut seen = BTreeSet::new();
     let mut at = cohort.to_owned();
@@ -294,7 +295,7 @@ fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
     cycle.pop_first().unwrap_or_default()
 }
 
-/// What has ended, or is about to go, has no future. Queues and flavors count until they are gone.
+/// Objects that have ended or are about to be deleted have no future. Queues and flavors count until they are gone.
 fn is_over(kind: Kind, object: &Value) -> bool {
     if SETTINGS.contains(&kind) {
         return false;
@@ -326,7 +327,7 @@ mod tests {
     use serde_json::json;
     use sluice_jobs::State;
 
-    /// What a future gives that waits for nothing.
+    /// The result of a future that is ready at once.
     pub(super) fn ready<T>(future: impl Future<Output = T>) -> T {
         match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => found,
@@ -360,7 +361,7 @@ mod tests {
             let part = || owned("part", &above);
             let taken = Ended::default();
             assert_eq!(taken.without(job, part()), None, "{kind:?}");
-            // The Workload of the one above is for both; one of its own is for the part alone.
+            // The Workload of the owner covers both jobs; a Workload of the part covers only the part.
             let shared = json!([above, controller("batch/v1", "Job", "part")]);
             for (owners, own) in [(shared, false), (json!([controller("batch/v1", "Job", "part")]), true)] {
                 taken.without(Kind::Workload, json!({"metadata": {"ownerReferences": owners}}));
@@ -393,11 +394,11 @@ mod tests {
         let place = |name: &str| ("ns".to_owned(), name.to_owned());
         assert_eq!(live.clone().reduce("ns", &["to-a"]), BTreeSet::from([place("to-a"), place("to-b")]));
         assert_eq!(live.clone().reduce("ns", &["to-d"]), BTreeSet::from([place("to-d")]));
-        // Of one that is missing, or whose ClusterQueue is, only its own jobs are read, and all queues are kept to choose from.
+        // If the LocalQueue or its ClusterQueue does not exist, only its own jobs are read, and all queues are kept to choose from.
         let mut missing = live.clone();
         assert_eq!(missing.reduce("ns", &["none"]), BTreeSet::from([place("none")]));
         assert_eq!(missing.objects.len(), live.objects.len());
-        // Between two of them both trees are read; one that is missing adds its own jobs.
+        // With two LocalQueues both trees are read; a missing one adds its own jobs.
         let mut two = live.clone();
         let all = ["to-a", "to-b", "to-d"].map(place);
         assert_eq!(two.reduce("ns", &["to-a", "to-d"]), BTreeSet::from(all));

@@ -1,4 +1,4 @@
-//! What is known of the machines besides their objects: which pods are where, which of them are objects, and which can never end.
+//! The state of machines beyond their node objects: where pods run, which pods are objects, and which can never end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::nodes::{Nodes, PodGroup, groups};
 
 /// How long pods stay on a node that does not answer, as their default tolerations say.
 pub(crate) const PODS_STAY: SignedDuration = SignedDuration::from_secs(300);
-/// How long pods stay on a node that is gone, until they are collected.
+/// How long pods stay on a removed node until they are garbage-collected.
 pub(crate) const PODS_COLLECTED: SignedDuration = SignedDuration::from_secs(40);
 
-/// A pod that is an object: its node, and its name.
+/// A pod that is an object: its node and its name.
 pub(crate) type Shown = (Arc<str>, ObjectRef);
 
 /// The machines, and what is on them.
@@ -29,13 +29,13 @@ pub(crate) struct Machines {
     pub removed: BTreeMap<String, Value>,
     /// JobSets that restart because pods failed, not because they were stopped: they wait until the old pods are gone.
     pub restarting: BTreeSet<ObjectRef>,
-    /// A ClusterQueue was seen for which a manager would watch pods.
+    /// Whether there was a ClusterQueue for which a manager would watch pods.
     pub asked_for: bool,
     /// Pods of running jobs are objects.
     pub shown: bool,
     /// By job: its pods, where they are objects.
     pub pods: BTreeMap<ObjectRef, Vec<Shown>>,
-    /// By job: its pods that are to end on nodes that do not answer.
+    /// By job: terminating pods on nodes that do not answer.
     pub stuck: BTreeMap<ObjectRef, Vec<Shown>>,
 }
 
@@ -76,7 +76,7 @@ impl Machines {
         let groups = groups(kind, value);
         let document = |pod: &crate::nodes::Placed| {
             let group = groups.get(pod.group)?;
-            // The pods of one group without parts need no more than their index to be told apart.
+            // If a group has no parts, the index alone identifies its pods.
             let part = if kind.has_parts() {
                 format!("-{}-{}", group.name.to_ascii_lowercase(), pod.replica)
             } else if groups.len() == 1 {
@@ -104,7 +104,7 @@ impl Machines {
         self.nodes.pods_of(job).iter().filter_map(document).collect()
     }
 
-    /// How many pods of a job can never end, as it is.
+    /// How many pods of a job can never end in this state.
     pub fn stuck_of(&self, job: &ObjectRef) -> usize {
         self.stuck.get(job).map_or(0, Vec::len)
     }

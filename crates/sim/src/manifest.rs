@@ -1,4 +1,4 @@
-//! Reading manifests: many documents, either API version, lists; mistakes with file, document and field.
+//! Reads manifests: several documents, either API version, lists. Errors name file, document and field.
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ pub struct ManifestError {
     pub at: Source,
     /// The object and the field, as far as they are known.
     pub path: String,
-    /// What is wrong, and what was expected.
+    /// The problem, and what was expected.
     pub message: String,
 }
 
@@ -62,29 +62,29 @@ pub struct Manifest {
     pub object: Value,
 }
 
-/// A document that is not simulated.
+/// A document of a kind that is not simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// Where it is.
     pub source: Source,
-    /// What it is.
+    /// Its kind and name.
     pub what: String,
 }
 
-/// What the files hold.
+/// The content of the files.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests {
     /// Objects, in the order read.
     pub objects: Vec<Manifest>,
     /// Scenarios.
     pub scenarios: Vec<(Source, Scenario)>,
-    /// What is left out.
+    /// Documents that are left out.
     pub skipped: Vec<Skipped>,
     /// Jobs that have ended and are no objects here: how long they took.
     pub observed: Vec<Observed>,
-    /// What is asked about, where a cluster was read to explain it.
+    /// The object of the question, if a cluster was read for an explanation.
     pub subject: Option<crate::explain::Subject>,
-    /// What of the cluster could not be read.
+    /// What could not be read from the cluster.
     pub unread: Vec<crate::unread::Unread>,
 }
 
@@ -193,7 +193,7 @@ impl Manifests {
 
 /// The last part of a generated name: the same for the same place.
 fn suffix(source: &Source, number: usize) -> String {
-    // Those that Kubernetes draws from: no vowels, so no words.
+    // The letters of Kubernetes' random names: no vowels, so no words.
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let digest = Sha256::digest(format!("{source}, {number}"));
     digest.iter().take(5).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
@@ -210,11 +210,11 @@ pub(crate) fn inline(object: &Value) -> Result<(Kind, Value), String> {
     }
 }
 
-/// Reads a value of a type out of text, for files that hold one document.
+/// Reads a value of a type from text, for files with one document.
 ///
 /// # Errors
 ///
-/// If the text is not YAML, or does not have the form of the type.
+/// If the text is not YAML, or does not match the type.
 pub fn one<T: for<'de> Deserialize<'de>>(file: &str, text: &str) -> Result<T, ManifestError> {
     serde_saphyr::from_str(text).map_err(|error| ManifestError {
         at: Source { file: file.to_owned(), document: 1 },
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_lists_and_unknown_kinds_are_told_apart() {
+    fn documents_lists_and_unknown_kinds_are_distinguished() {
         let found = read(
             "# nothing here\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n\
              apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: b}}\n",

@@ -1,6 +1,6 @@
-//! Where pods run: enough of a scheduler to know which jobs a failing node hits, and which find no room.
+//! Where pods run: a simple scheduler, to know which jobs a failing node affects and which find no capacity.
 //!
-//! Kueue itself looks at quota, not at nodes; a world without nodes has room for everything.
+//! Kueue itself looks at quota, not at nodes; a world without nodes has capacity for everything.
 
 mod assigned;
 mod fit;
@@ -33,7 +33,7 @@ struct Node {
     capacity: Amounts,
     /// Its machine answers.
     ready: bool,
-    /// It is cordoned.
+    /// Whether the node is cordoned.
     closed: bool,
     /// How many pods of JobSets are on it.
     of_jobsets: usize,
@@ -54,24 +54,24 @@ pub(crate) struct Placed {
     apart: bool,
 }
 
-/// What a job has on the nodes.
+/// A job's pods on the nodes.
 #[derive(Clone, Debug, Default)]
 struct Placement {
     pods: Vec<Placed>,
     /// Groups of nodes that it has to itself: label and value.
     holds: Vec<(String, String)>,
-    /// The pod set that it is one of, if others are, too.
+    /// The pod set of this pod, if other pods share it.
     share: Option<Share>,
 }
 
-/// What became of a node.
+/// What happened to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// As before, as far as pods go.
     Same,
-    /// Its machine does not answer any more.
+    /// Its machine no longer answers.
     Failed,
-    /// There is room that was not there before.
+    /// The node has capacity that it did not have before.
     Better,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Nodes {
     by_name: BTreeMap<Arc<str>, Node>,
     placed: BTreeMap<ObjectRef, Placement>,
     waiting: BTreeSet<ObjectRef>,
-    /// By pod set that is made of several objects: how many of their pods each node has.
+    /// For each pod set of several objects: how many of its pods each node has.
     shares: BTreeMap<Share, BTreeMap<Arc<str>, i64>>,
 }
 
@@ -91,7 +91,7 @@ impl Node {
         self.ready && !self.closed && fit::allowed(&pod.spec, &pod.requests, self.ground(name))
     }
 
-    /// What decides which pods may come here.
+    /// The properties of the node that decide which pods it accepts.
     fn ground<'a>(&'a self, name: &'a str) -> Ground<'a> {
         Ground { name, labels: &self.labels, taints: &self.taints }
     }
@@ -147,7 +147,7 @@ impl Nodes {
             of_jobsets: old.as_ref().map_or(0, |old| old.of_jobsets),
         };
         if old.is_none() {
-            // It may come back to pods that were not collected yet.
+            // The node may return before its pods were collected.
             let pods = self.placed.values().flat_map(|place| &place.pods);
             pods.filter(|pod| *pod.node == *name).for_each(|pod| node.change(pod, -1));
         }
@@ -185,7 +185,7 @@ impl Nodes {
         self.placed.get(job).map_or(&[], |place| &place.pods)
     }
 
-    /// Takes over a pod that is on a node already; nodes come later.
+    /// Registers a pod that is already on a node; the nodes are added later.
     pub fn adopt(&mut self, owner: &ObjectRef, node: &str, spec: &Value) {
         let apart = matches!(owner.kind, Kind::Job(kind) if template::keeps_apart(kind));
         let requests = Arc::new(template::requests(spec));
@@ -201,8 +201,7 @@ impl Nodes {
         }
     }
 
-    /// Finds room for all pods of a job or for none: where they are assigned to, else where they like it best, first fit by name among
-    /// equals.
+    /// Finds capacity for all pods of a job or for none: on their assigned nodes, or else on the preferred ones, first fit by name among equals.
     pub fn place(&mut self, job: &ObjectRef, kind: JobKind, value: &Value, assigned: &Assigned) -> bool {
         if self.by_name.is_empty() || self.placed.contains_key(job) {
             return true;
@@ -235,7 +234,7 @@ impl Nodes {
         }
     }
 
-    /// Puts pods where they are assigned to, in the order of their ranks; those that were put stay if that is not possible.
+    /// Puts pods on their assigned nodes, in the order of their ranks. If that fails, the pods placed so far stay placed.
     fn place_assigned(
         &mut self,
         number: usize,
@@ -284,7 +283,7 @@ impl Nodes {
         all.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Puts the pods of these Jobs on these nodes, as many on each as it takes; those that were put stay if it is not enough.
+    /// Puts the pods of these Jobs on these nodes, as many on each as fit. If not all fit, the pods placed so far stay placed.
     fn fill(
         &mut self,
         number: usize,
@@ -294,7 +293,7 @@ impl Nodes {
         pods: &mut Vec<Placed>,
     ) -> bool {
         let requests = Arc::new(group.requests.clone());
-        // All ask for the same: what was too small for one pod is too small for the next.
+        // All pods have the same requests: a node that was too small for one is too small for the next.
         let mut ranks = replicas.flat_map(|replica| (0..group.each).map(move |index| (replica, index)));
         let mut next = ranks.next();
         for name in nodes {
@@ -364,7 +363,7 @@ impl Nodes {
         }
     }
 
-    /// A job has no pods any more; gives those that it had.
+    /// Removes all pods of a job, and returns them.
     pub fn release(&mut self, job: &ObjectRef) -> Vec<Placed> {
         self.waiting.remove(job);
         let place = self.placed.remove(job).unwrap_or_default();

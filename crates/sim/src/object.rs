@@ -1,4 +1,4 @@
-//! From documents to the engine's inputs.
+//! Converts documents to the engine's inputs.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,7 +33,7 @@ const KINDS: [Kind; 15] = [
     Kind::ProvisioningRequest,
 ];
 
-/// Every kind that the engine sees, in an order in which what is named comes before what names it.
+/// Every kind that the engine sees, in an order in which referenced kinds come before the ones that refer to them.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     KINDS
         .into_iter()
@@ -41,13 +41,13 @@ pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
         .chain(JobKind::all().iter().copied().map(Kind::Job))
 }
 
-/// The kind that a document's `apiVersion` and `kind` name, if it is one that is simulated. Any version of its group.
+/// The simulated kind of a document's `apiVersion` and `kind`, for any version of its group.
 pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     kinds().find(|k| k.group() == group && k.as_str() == kind)
 }
 
-/// The kind that a decision log names: also those that are not simulated.
+/// The kind in a decision log, which may be one that is not simulated.
 pub(crate) fn recorded_kind(api_version: &str, kind: &str) -> Option<Kind> {
     let external = JobKind::named_externals().into_iter().map(Kind::Job);
     let mut more = [Kind::Pod, Kind::PodTemplate].into_iter().chain(external);
@@ -61,12 +61,12 @@ pub(crate) fn kind_named(name: &str) -> Option<Kind> {
     kinds().find(|k| k.as_str().to_ascii_lowercase() == name || k.plural() == name)
 }
 
-/// A field that is wrong.
+/// A field with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
     /// Where in the object, empty for the whole.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem.
     pub message: String,
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn admit(
     let filled: Vec<_> = filled.iter().filter_map(|o| serde_json::to_value(o).ok()).collect();
     json::apply(object, &filled).map_err(|why| FieldError::new("", why))?;
     let decoded = decode(kind, object)?;
-    // What an API server has stored is played as the engine takes it, whatever the rules for new ones are by now.
+    // An object that an API server has stored is used as it is, even if today's rules for new objects forbid it.
     let new = old.is_some() || !is_stored(object);
     let errors = match decoded {
         Object::ClusterQueue(_) | Object::Cohort(_) | Object::ResourceFlavor(_) if !new => Vec::new(),
@@ -173,7 +173,7 @@ pub(crate) fn admit(
     Err(FieldError::new("", sluice_api::validation::aggregate(&errors)))
 }
 
-/// A document that does not say whether the job is suspended leaves that as it is.
+/// A document that does not say whether the job is suspended does not change that.
 pub(crate) fn keep_suspension(kind: JobKind, old: &Value, new: &mut Value) {
     let pointer = format!("/{}", sluice_jobs::suspend_path(kind).join("/"));
     let (Some(is), None) = (old.pointer(&pointer), new.pointer(&pointer)) else { return };

@@ -1,4 +1,4 @@
-//! How long jobs took that have ended: what the forecasts of jobs in the same queue rest on.
+//! Run times of ended jobs: the basis of forecasts for jobs of the same queue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::random::Stream;
 /// Fewer than this say nothing.
 const LEAST: usize = 5;
 
-/// One job that ended well.
+/// One job that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// Its namespace.
@@ -26,7 +26,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// How long a job took, if it is one that succeeded and says when it started.
+    /// The run time of a job, if it succeeded and has a start time.
     pub fn of(kind: Kind, value: &Value) -> Option<Self> {
         let Kind::Job(job) = kind else { return None };
         let (started, ended) = sluice_jobs::ran(job, value)?;
@@ -45,7 +45,7 @@ impl Observed {
 pub(crate) struct RunTimes(Arc<BTreeMap<(String, String), Vec<SignedDuration>>>);
 
 impl RunTimes {
-    /// Those of these jobs.
+    /// The run times of these jobs.
     pub fn new<'a>(observed: impl IntoIterator<Item = &'a Observed>) -> Self {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for job in observed {
@@ -69,7 +69,7 @@ impl RunTimes {
         found.map(|(_, took)| took.as_slice())
     }
 
-    /// A run time as jobs of the queue have had it: anywhere between two neighbours of those that were seen.
+    /// Draws a run time from the distribution of the queue's jobs: anywhere between two neighbouring observed ones.
     pub fn draw(&self, namespace: &str, queue: &str, stream: &mut Stream) -> Option<SignedDuration> {
         let took = self.of(namespace, queue)?;
         #[expect(clippy::cast_precision_loss, reason = "a number of jobs")]

@@ -1,4 +1,4 @@
-//! What a simulation is started with.
+//! The options of a simulation.
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::config::{Configuration, Environment};
@@ -9,24 +9,24 @@ use crate::cancel::Cancel;
 use crate::random::Distribution;
 use crate::serving::PodMemory;
 
-/// What a simulation is started with, besides its objects.
+/// The options of a simulation, besides its objects.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The manager's configuration.
     pub configuration: Configuration,
     /// The beginning.
     pub start: Timestamp,
-    /// The seed of all that is drawn.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// The end, counted from the beginning; without one, when nothing is left to happen.
+    /// The end, counted from the beginning; without it the simulation ends when nothing is left to happen.
     pub until: Option<SignedDuration>,
-    /// How long jobs run that do not say so; without it, as the scenario says, else ten minutes.
+    /// The run time of jobs that do not have one; without it the scenario's, else ten minutes.
     pub run_time: Option<Distribution>,
     /// Recompute everything after every step and compare (slow).
     pub audit: bool,
     /// When it has to give up.
     pub cancel: Cancel,
-    /// What the pods that it makes may take; without it there is only a bound for each object.
+    /// The memory for the pods that the simulation makes; without it only each object has a limit.
     pub pod_memory: Option<PodMemory>,
 }
 
@@ -39,7 +39,7 @@ impl Options {
 
     /// The default configuration: all defaults, and every kind of job that Sluice integrates.
     ///
-    /// (A manager without a file takes batch Jobs only, as Kueue does; what it is installed with lists more.)
+    /// (A manager without a configuration file manages batch Jobs only, as Kueue does; the installed configuration lists more.)
     pub fn default_configuration() -> Configuration {
         let (configuration, _) = Configuration::defaults_in(&Environment::default())
             .expect("the defaults are a valid configuration without feature gates to parse");

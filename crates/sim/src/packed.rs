@@ -1,4 +1,4 @@
-//! A world as text: what a simulation begins with, in a fraction of the memory that its documents take.
+//! A world as text: the beginning of a simulation, in a fraction of the memory of its documents.
 
 use sluice_engine::Kind;
 
@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::setup::{manifest_error, rank};
 use crate::simulation::Simulation;
 
-/// The objects of a world, in the order in which they are applied, and what is known of jobs that have ended.
+/// The objects of a world in the order in which they are applied, and the run times of ended jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
     objects: Vec<(Kind, Source, Box<[u8]>)>,
@@ -51,7 +51,7 @@ impl Packed {
         })
     }
 
-    /// Leaves out the objects of which `stays` says so.
+    /// Keeps only the objects for which `stays` returns true.
     pub fn retain(&mut self, stays: impl Fn(&Manifest) -> bool) {
         let stay: Vec<bool> = self.iter().map(|manifest| stays(&manifest)).collect();
         let mut stay = stay.into_iter();

@@ -1,9 +1,9 @@
-//! Worlds that fall into parts: trees of Cohorts that share no quota have nothing to do with each other, so each is
-//! simulated by itself, on as many threads as there are, and the records are put together again.
+//! Splits worlds into parts: trees of Cohorts that share no quota are independent of each other, so each is simulated by itself, on as many threads
+//! as there are, and the records are joined.
 //!
-//! A part decides as the whole would: what one job draws does not depend on others (see [`crate::random`]), and objects
-//! are created in the same order within a part. A world is one part where anything could reach across: nodes, events of a
-//! scenario, admission that waits for the pods of all. How it is split does not depend on the machine.
+//! A part decides as the whole would: the draws of one job do not depend on others (see [`crate::random`]), and objects are created in the same order
+//! within a part. A world is not split if anything could reach across its parts: nodes, events of a scenario, admission that waits for the pods of
+//! all jobs. The split does not depend on the machine.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ const MOST_PARTS: usize = 64;
 /// Smaller worlds are done before there is anything to win.
 const FEWEST_QUEUES: usize = 16;
 
-/// Which namespaces belong to a part. Those that no queue serves belong to the first.
+/// Which namespaces belong to a part. Namespaces without a queue belong to the first part.
 #[derive(Clone, Debug)]
 pub(crate) struct PartNamespaces {
     part: usize,
@@ -47,12 +47,12 @@ pub struct Progress {
     pub parts: usize,
     /// Jobs submitted so far.
     pub jobs: usize,
-    /// Milliseconds from the beginning that the part simulates which was heard of last.
+    /// Simulated time of the part that reported last, in milliseconds from the beginning.
     pub at: i64,
 }
 
 impl Progress {
-    /// How far a simulation is that is a whole world.
+    /// The progress of a simulation of a whole world.
     pub fn of(simulation: &Simulation) -> Self {
         let record = simulation.record();
         Self { done: 0, parts: 1, jobs: record.jobs.len(), at: record.millis(simulation.now()) }
@@ -68,7 +68,7 @@ pub struct Played {
     pub lasted: i64,
     /// Writes of the engine.
     pub writes: u64,
-    /// What was read from a cluster and cannot be played.
+    /// Objects that were read from a cluster and cannot be simulated.
     pub left_out: LeftOut,
 }
 
@@ -78,7 +78,7 @@ pub enum PlayError {
     /// Its manifests are wrong.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Manifests(Vec<ManifestError>),
-    /// It broke off.
+    /// The simulation broke off.
     #[error(transparent)]
     Sim(#[from] SimError),
 }
@@ -141,7 +141,7 @@ pub fn play(
     Ok(join(results.collect::<Result<Vec<_>, _>>()?, options))
 }
 
-/// Simulates one part, or a world that has none.
+/// Simulates one part, or a world that is not split.
 fn play_part(
     manifests: &Manifests,
     files: &BTreeMap<String, String>,
@@ -196,14 +196,14 @@ impl Groups {
         id
     }
 
-    /// Joins two; the older one names both.
+    /// Joins two groups; the older one names both.
     fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
         self.parent[a.max(b)] = a.min(b);
     }
 }
 
-/// What an object belongs to: itself, and what it is joined with by what it names.
+/// The group of an object: its own, joined with those of the objects that it refers to.
 fn place(groups: &mut Groups, manifest: &Manifest) -> Option<usize> {
     let (metadata, spec) = (&manifest.object["metadata"], &manifest.object["spec"]);
     let named =
@@ -265,7 +265,7 @@ fn is_whole(manifests: &Manifests, options: &Options) -> bool {
         || manifests.scenarios.iter().any(|(_, scenario)| !scenario.spec.events.is_empty())
 }
 
-/// The parts of a world, each with what belongs to it and what belongs to all; none if it is one whole.
+/// The parts of a world, each with its own objects and the objects of all parts; nothing if the world cannot be split.
 fn split(manifests: &Manifests, options: &Options) -> Option<Vec<(Manifests, PartNamespaces)>> {
     if is_whole(manifests, options) {
         return None;

@@ -1,5 +1,4 @@
-//! Nodes and where jobs have their pods, over time, as data for the heat map that scripts of pages draw: see the head of `places.js` of the
-//! dashboard.
+//! Nodes and the places of pods over time, as data for the heat map in pages: see the head of the dashboard's `places.js`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use serde::Serialize;
 
 /// The lowest level of most topologies.
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// Stretches of time in which a node is as it is, and in which pods are in a domain.
+/// Most periods in which a node does not change, and in which pods are in a domain.
 const MOST_STRETCHES: usize = 200_000;
 /// The most resources of a topology.
 const MOST_RESOURCES: usize = 12;
@@ -24,9 +23,9 @@ pub struct Places {
     leaves: Vec<Vec<String>>,
     /// Nodes: from, to, whether it takes pods, the leaf, then an amount for each resource.
     nodes: Vec<Vec<i64>>,
-    /// What each pod takes, for each resource.
+    /// The requests of each pod, by resource.
     sizes: Vec<Vec<i64>>,
-    /// The jobs that have pods, `namespace/name`; nothing of one that may not be named.
+    /// The jobs that have pods, as `namespace/name`; absent for a job that may not be named.
     jobs: Vec<Option<String>>,
     /// Pods: from, to, the job, the leaf, the size, how many.
     pods: Vec<[i64; 6]>,
@@ -39,7 +38,7 @@ fn number(of: usize) -> i64 {
 }
 
 impl Places {
-    /// Leaves out the names of jobs that are not to be seen, and all but so many stretches of time.
+    /// Removes the names of jobs that the user may not see, and all but `most` periods.
     pub fn reduce(&mut self, sees: impl Fn(&str) -> bool, most: usize) {
         for job in &mut self.jobs {
             *job = job.take().filter(|name| sees(name));
@@ -165,7 +164,7 @@ impl Making<'_> {
             set.flavors.iter().any(|flavor| self.flavors.keys().any(|own| ***own == **flavor))
         };
         let mut next: BTreeMap<usize, i64> = BTreeMap::new();
-        // From the last one to the first: each lasts until the next one of its job, or until its hold ends.
+        // From the last place to the first: each lasts until the next one of its job, or until its hold ends.
         let mut places: Vec<(i64, i64, usize, &PlacedSet)> = Vec::new();
         for change in self.record.places.iter().rev().filter(|change| change.job < most_jobs) {
             let holds = &self.record.jobs[change.job].holds;
@@ -283,7 +282,7 @@ mod tests {
             )
         );
         assert_eq!(racks.nodes, [[0, 100, 1, 0, 8, 4000], [0, 50, 1, 1, 8, 4000]]);
-        // It moves when its node goes, and is there until its hold ends.
+        // The job moves when its node goes, and stays there until its hold ends.
         assert_eq!(
             (&racks.sizes, &racks.pods),
             (&vec![vec![4, 0]], &vec![[5, 50, 0, 1, 0, 2], [50, 90, 0, 0, 0, 2]])

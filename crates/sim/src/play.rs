@@ -1,4 +1,4 @@
-//! Carries out the scenario: events, streams of arrivals, nodes.
+//! Plays the scenario: events, streams of arrivals, nodes.
 
 use std::collections::BTreeMap;
 
@@ -71,19 +71,19 @@ impl Arriving {
 }
 
 impl Play {
-    /// Whether a job of a stream is one of this part of the world.
+    /// Whether a job of a stream belongs to this part of the world.
     fn is_mine(&self, arriving: &Arriving, number: u64) -> bool {
         self.only.as_ref().is_none_or(|only| only.has(arriving.queue(number).0))
     }
 }
 
 impl Simulation {
-    /// Takes on a scenario. `files` are those that its events apply, by the names that they have in it.
+    /// Loads a scenario. `files` has the files that its events apply, by the names in the scenario.
     ///
     /// # Errors
     ///
-    /// Every mistake of the scenario: a file that is not among `files` or is wrong, an object or template that is not one of a simulated kind, a name
-    /// of a kind, job, policy or state that cannot be read.
+    /// Every error of the scenario: a file that is missing in `files` or is invalid, an object or template of a kind that is not simulated, or an
+    /// invalid name of a kind, job, policy or state.
     pub fn play(
         &mut self,
         source: &Source,
@@ -146,7 +146,7 @@ impl Simulation {
             let met = |waiting: &Waiting| waiting.after.iter().all(|a| self.has_reached(a));
             let Some(at) = self.play.waiting.iter().position(met) else { return };
             let waiting = self.play.waiting.remove(at);
-            // Creation times, which order queues, count whole seconds: what comes after comes in a later one.
+            // Creation times, which order queues, have whole seconds: a later job gets a later second.
             let delay = waiting.delay.max(SignedDuration::from_secs(1));
             self.agenda.put(after(self.now(), delay), Action::Event(waiting.index));
         }
@@ -265,8 +265,8 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// Puts the next job of a stream on the agenda. Those of other parts of the world are drawn, too: what comes after
-    /// them must come when it would in the whole.
+    /// Puts the next job of a stream on the agenda. Jobs of other parts of the world are drawn, too, so that later jobs arrive at the same time as in
+    /// the whole world.
     fn next_arrival(&mut self, index: usize) {
         let start = self.options.start;
         let mut at = self.now();

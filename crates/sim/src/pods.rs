@@ -1,5 +1,4 @@
-//! Plays the job controllers and the kubelets: a started job runs for as long as it should, a stopped one loses its
-//! pods after a while.
+//! Plays the job controllers and the kubelets: a started job runs for its run time, a stopped one loses its pods after a while.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +27,11 @@ pub(crate) enum Basis {
     Scenario,
     /// The annotation of the job or its pods.
     Annotation,
-    /// What jobs of its queue took that have ended.
+    /// From ended jobs of its queue.
     Observed,
     /// A bound: it will not run for longer.
     Bound,
-    /// Nothing is known.
+    /// The default: nothing is known.
     Default,
 }
 
@@ -82,7 +81,7 @@ pub(crate) fn deadline(job: &ObjectRef, value: &Value) -> Option<SignedDuration>
 }
 
 impl Pods {
-    /// Nothing runs.
+    /// No pods.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -102,7 +101,7 @@ impl Pods {
         self.runs.get(job).copied()
     }
 
-    /// A job's pods, if they are those of that start.
+    /// A job's pods, if they belong to this start.
     pub fn attempt(&self, job: &ObjectRef, attempt: u64) -> Option<Run> {
         self.run(job).filter(|run| run.attempt == attempt)
     }
@@ -115,7 +114,7 @@ impl Pods {
         self.attempts
     }
 
-    /// Some of a job's pods do not run any more.
+    /// Some pods of a job have stopped.
     pub fn interrupt(&mut self, job: &ObjectRef) {
         if let Some(run) = self.runs.get_mut(job) {
             run.phase = Phase::Broken;
@@ -149,7 +148,7 @@ impl Pods {
         self.run_time_by(self.seed, job, value)
     }
 
-    /// The same by the draw of a seed.
+    /// The same with another seed.
     pub fn run_time_by(&self, seed: u64, job: &ObjectRef, value: &Value) -> (SignedDuration, bool) {
         let wanted = self.wanted_run_time(seed, job, value);
         match deadline(job, value) {
@@ -202,7 +201,7 @@ impl Pods {
         if let Some(seen) = self.observed.draw(&job.namespace, queue, &mut Stream::new(seed, &name)) {
             return bound.map_or(seen, |bound| seen.min(bound));
         }
-        // A bound is all that is known of a job that says no more: it is taken at its word.
+        // If only a job's bound is known, it is used as the run time.
         if let Some(bound) = bound {
             return bound;
         }
@@ -235,7 +234,7 @@ fn annotated(metadata: &Value) -> Option<SignedDuration> {
     bounded.then(|| SignedDuration::from_secs_f64(value))
 }
 
-/// How long the pods run one after the other, where their template says how long each does: the longest pod set counts.
+/// The run time of pods that run one after the other, if their template has one: the longest pod set counts.
 fn pods_run_time(kind: Kind, value: &Value) -> Option<SignedDuration> {
     let of_group = |group: sluice_jobs::PodGroup<'_>| {
         let each = annotated(&group.template["metadata"])?;

@@ -1,7 +1,7 @@
 //! Seeded randomness: the same seed and name give the same draws on every machine.
 //!
-//! Each thing draws from a stream of its own, named after it, so that a change in one place does not shift the draws of
-//! all the others: what-if compares two futures with the same luck.
+//! Each thing draws from its own stream, which is named after it, so a change in one place does not shift the draws of others: what-if compares two
+//! futures with the same draws.
 
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -60,7 +60,7 @@ pub enum Distribution {
         /// The most.
         max: SignedDuration,
     },
-    /// Memoryless: as arrivals that know nothing of each other.
+    /// Memoryless, like independent arrivals.
     Exponential {
         /// The mean.
         mean: SignedDuration,

@@ -27,12 +27,12 @@ pub use places::{NodeChange, NodeSeen, PlaceChange, PlacedSet};
 use crate::json::text;
 use crate::pods::queue_of;
 
-/// What is known of a Workload from its last status.
+/// The last known status of a Workload.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a condition of the Workload")]
 struct Seen {
     job: usize,
-    /// Which of the job's holds is its own, while it is open: those of slices of one job may be open together.
+    /// The job's open hold of this Workload: slices of one job may have open holds at the same time.
     hold: Option<usize>,
     reserved: bool,
     admitted: bool,
@@ -66,11 +66,11 @@ pub struct Record {
     pub placed_flavors: BTreeMap<Arc<str>, TopologyFlavor>,
     nodes_now: BTreeMap<Arc<str>, usize>,
     by_ref: BTreeMap<ObjectRef, usize>,
-    /// Groups of pods, by namespace and name: the job, and how many of the pods are there.
+    /// Pod groups, by namespace and name: the job, and how many of its pods exist.
     groups: BTreeMap<(Arc<str>, Arc<str>), (usize, usize)>,
     /// Groups of pods of one object, each of which is a job, by the object's UID and the group's number.
     components: BTreeMap<(Arc<str>, u32), usize>,
-    /// Pods of jobs that have others, and the group that each is in, if it is one.
+    /// Pods that belong to a job of several pods, and the group of each, if it is in one.
     members: BTreeMap<ObjectRef, Option<Arc<str>>>,
     by_uid: BTreeMap<Arc<str>, usize>,
     seen: BTreeMap<ObjectRef, Seen>,
@@ -80,12 +80,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Nothing yet.
+    /// An empty record.
     pub fn new(start: Timestamp) -> Self {
         Self { start, ..Self::default() }
     }
 
-    /// One record of the parts of a world: each job, and what happened in the order of time.
+    /// Joins the records of a world's parts: each job once, and the events in the order of time.
     pub(crate) fn join(start: Timestamp, parts: Vec<Self>) -> Self {
         let mut whole = Self::new(start);
         let mut jobs = Vec::new();
@@ -134,7 +134,7 @@ impl Record {
         at.as_millisecond().saturating_sub(self.start.as_millisecond())
     }
 
-    /// One copy of each text.
+    /// Shares one copy of each text.
     fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);

@@ -1,10 +1,10 @@
-//! The decision log: everything that went into the engine and came out, one JSON document a line; and its replay.
+//! The decision log: all inputs and outputs of the engine, one JSON document per line; and its replay.
 //!
-//! The first line says with which configuration; inputs carry the objects as documents, so that the engine of any version
-//! can be given them again; effects are lines of text that stay the same while the behaviour does.
+//! The first line has the configuration. Inputs contain the objects as documents, so that any version of the engine can read them; effects are lines
+//! of text that stay the same as long as the behaviour does.
 //!
-//! A simulation writes one, and so does a running manager. Where that built its engine anew (after a panic, or because
-//! another replica may lead), the log says so, and the replay does the same.
+//! Simulations and running managers write decision logs. Where a manager rebuilt its engine (after a panic, or because another replica may lead), the
+//! log says so, and the replay rebuilds it, too.
 
 mod line;
 mod said;
@@ -39,7 +39,7 @@ pub enum ReplayError {
     Line {
         /// Which, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// A part of a line is not.
@@ -60,7 +60,7 @@ pub struct Mismatch {
     pub replayed: Vec<String>,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// The version that wrote the log.
@@ -73,29 +73,29 @@ pub struct Outcome {
     pub effects: usize,
     /// Cycles that came out differently. After the first, others may follow from it.
     pub mismatches: Vec<Mismatch>,
-    /// How often the engine was built anew.
+    /// How often the engine was rebuilt.
     pub rebuilt: usize,
     /// Why the recording ended, if it says so.
     pub ended: Option<String>,
 }
 
-/// An engine that is given a log.
+/// An engine that is fed from a log.
 #[derive(Debug, Default)]
 pub struct Replay {
     config: Option<EngineConfig>,
-    /// None between a panic and the line that says that the engine was built anew.
+    /// Absent between a panic and the line that says that the engine was rebuilt.
     engine: Option<Engine>,
     outcome: Outcome,
     line: usize,
 }
 
 impl Replay {
-    /// Takes one line.
+    /// Replays one line.
     ///
     /// # Errors
     ///
-    /// If the line is not one of a decision log, has an object or a configuration that cannot be read, or is a header of another format; or if it
-    /// comes before the header, or after a panic of the engine that was not recorded.
+    /// If the line is not from a decision log, has an object or a configuration that cannot be read, or is a header of another format; or if it comes
+    /// before the header, or after a panic of the engine that was not recorded.
     pub fn line(&mut self, line: &str) -> Result<(), ReplayError> {
         self.line += 1;
         if line.trim().is_empty() {
@@ -111,7 +111,7 @@ impl Replay {
         })
     }
 
-    /// What came of it.
+    /// The result.
     pub fn finish(self) -> Outcome {
         self.outcome
     }
@@ -187,7 +187,7 @@ mod tests {
     use sluice_engine::Input;
 
     #[test]
-    fn what_is_no_log_is_told_with_its_line() {
+    fn what_is_no_log_is_reported_with_its_line() {
         let mut replay = Replay::default();
         assert!(replay.line("").is_ok());
         let error = replay.line("nonsense").unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What a simulation comes to: figures per queue and flavor, and the timeline. Times in seconds.
+//! The result of a simulation: figures per queue and flavor, and the timeline. Times in seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Report {
     pub start: String,
     /// How long it lasted.
     pub seconds: f64,
-    /// What there was in all.
+    /// The totals.
     pub totals: Totals,
     /// Each ClusterQueue.
     pub queues: Vec<QueueReport>,
@@ -30,7 +30,7 @@ pub struct Report {
     /// Documents that were left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
-    /// What happened, in order.
+    /// The events, in order.
     pub timeline: Vec<Line>,
     /// Where the pods of jobs were, for each topology.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -102,11 +102,11 @@ pub struct QueueReport {
     pub preempts: u32,
     /// Run time that was lost by evictions and failures, in seconds.
     pub work_lost: f64,
-    /// What it used.
+    /// Its usage.
     pub usage: Vec<SlotReport>,
 }
 
-/// What a queue used of one flavor and resource.
+/// A queue's usage of one flavor and resource.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SlotReport {
@@ -119,7 +119,7 @@ pub struct SlotReport {
     /// Use over nominal quota, in percent up to the end of the last work; absent without quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
-    /// What it borrowed, in units × hours.
+    /// Borrowed quota, in units × hours.
     pub borrowed_hours: f64,
     /// The most that it borrowed at once.
     pub most_borrowed: String,
@@ -138,7 +138,7 @@ pub struct FlavorReport {
     /// Use over nominal quota, in percent up to the end of the last work; absent without quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
-    /// What was borrowed, in units × hours; as much was lent.
+    /// Borrowed quota, in units × hours; the same amount was lent.
     pub borrowed_hours: f64,
     /// The most that was used at once.
     pub most_used: String,
@@ -153,13 +153,13 @@ pub struct Line {
     /// The job, `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub what: TimelineEvent,
-    /// Of a job that is submitted: its priority, which is known once it has a Workload.
+    /// For a submitted job: its priority, if it has a Workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Of a job that is submitted: the ClusterQueue that it waits for, as far as that is known.
+    /// For a submitted job: its ClusterQueue, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_queue: Option<Arc<str>>,
 }
@@ -219,7 +219,7 @@ fn sums(points: &[Point], end: i64) -> Sums {
 }
 
 impl Report {
-    /// What a record comes to. `end` in milliseconds from the beginning.
+    /// The report of a record. `end` in milliseconds from the beginning.
     pub fn new(record: &Record, end: i64, seed: u64, skipped: Vec<Skipped>) -> Self {
         let figures = Self::over(record, end, worked(record, end), seed, skipped);
         Self { places: places(record, end, usize::MAX), ..figures }
@@ -257,8 +257,8 @@ impl Record {
     }
 }
 
-/// When the last work ended, in milliseconds: the time after it, in which nothing is there to run, says nothing about how well quota is
-/// used. The end where work still runs, and where none ever ran.
+/// When the last job ended, in milliseconds. The time after it says nothing about utilisation, since there is nothing to run. If a job still runs or
+/// none ever ran: the end.
 pub(crate) fn worked(record: &Record, end: i64) -> i64 {
     let ends = record.jobs.iter().flat_map(|job| &job.holds).map(|hold| hold.to.unwrap_or(end));
     ends.max().unwrap_or(end).clamp(0, end.max(0))
@@ -273,7 +273,7 @@ fn runs(job: &JobRecord) -> bool {
     job.managed && job.finished.is_none() && job.holds.last().is_some_and(|h| h.to.is_none())
 }
 
-/// How long a job waited for its first admission, or has waited for it up to the end. Nothing of one that ended without it.
+/// How long a job waited for its first admission, up to the end if it still waits; nothing if it ended without one.
 fn waited(job: &JobRecord, end: i64) -> Option<i64> {
     Some(job.admitted.or(waits(job).then_some(end))? - job.submitted)
 }
@@ -365,7 +365,7 @@ fn slot(flavor: &Arc<str>, resource: &Arc<str>, points: &[Point], worked: i64) -
     }
 }
 
-/// What a flavor and resource comes to, and how its use changes at which times.
+/// The sums of each flavor and resource, and its changes of usage by time.
 type Flavors = BTreeMap<(Arc<str>, Arc<str>), (Sums, BTreeMap<i64, i64>)>;
 
 fn flavors(record: &Record, slots: &BTreeMap<SlotKey, Vec<Point>>, worked: i64) -> Vec<FlavorReport> {
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(quantile(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 90), 9);
     }
 
-    /// A queue with four cores, which jobs hold whole: each from one time to another, in seconds, or still.
+    /// A queue with four cores, each job of which holds all of them: from one time to another in seconds, or until the end.
     fn worked_by(holds: &[(i64, Option<i64>)]) -> Record {
         let cores: Arc<[Holding]> =
             Arc::from([Holding { flavor: "spot".into(), resource: CPU.into(), amount: 4000 }]);
@@ -469,7 +469,7 @@ mod tests {
             (report.seconds.to_string(), report.flavors[0].utilisation.unwrap().to_string())
         };
         let of = |seconds: &str, percent: &str| (seconds.to_owned(), percent.to_owned());
-        // Nothing is there to run in the last 900 seconds; gaps before count, and so does the time up to the end of what still runs.
+        // There is nothing to run in the last 900 seconds; gaps before count, and so does the time up to the end if a job still runs.
         assert_eq!(used(&[(0, Some(100))]), of("1000", "100"));
         assert_eq!(used(&[(0, Some(100)), (300, Some(400))]), of("1000", "50"));
         assert_eq!(used(&[(0, Some(100)), (900, None)]), of("1000", "20"));

@@ -1,4 +1,4 @@
-//! The kinds that commands are about, as people name them: by their names and Kueue's short names.
+//! Kinds of commands' arguments, by their names and Kueue's short names.
 
 use sluice_api::job::JobKind;
 use sluice_engine::Kind;
@@ -30,8 +30,7 @@ pub fn named(word: &str) -> Option<Kind> {
     })
 }
 
-/// The kind that a word names, if it is one that is explained: a Workload, or a job of a kind that is known, as `job`, `jobs` or `jobs.batch`, or what has
-/// pods that are jobs.
+/// The kind of a word, if it can be explained: a Workload, a job of a known kind (`job`, `jobs` or `jobs.batch`), or an object whose pods are jobs.
 pub fn explained(word: &str) -> Option<Kind> {
     let word = word.to_ascii_lowercase();
     let (name, group) = word.split_once('.').map_or((&*word, None), |(name, group)| (name, Some(group)));

@@ -1,4 +1,4 @@
-//! The scenario file: what happens when, beyond the manifests.
+//! The scenario file: what happens and when, in addition to the manifests.
 
 use std::collections::BTreeMap;
 

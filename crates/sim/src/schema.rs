@@ -1,4 +1,4 @@
-//! What the API server and kubectl refuse before any webhook sees it: fields that do not exist, of a wrong type, out of bounds.
+//! What the API server and kubectl refuse before any webhook: unknown fields, wrong types, values out of bounds.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,15 +19,15 @@ use sluice_quantity::Quantity;
 use crate::json::{self, text};
 use crate::object::FieldError;
 
-/// Mistakes of one object that are reported.
+/// Most errors of one object that are reported.
 const MOST: usize = 10;
-/// Names of fields that are offered where one is not known.
+/// Most field names that are listed for an unknown field.
 const MOST_OFFERED: usize = 12;
 
 /// Schemas by kind and version of Kueue's group.
 type Schemas = BTreeMap<(String, String), Value>;
 
-/// What is wrong with a document of a kind, and where.
+/// The schema errors of a document, with their fields.
 pub(crate) fn check(kind: Kind, object: &Value) -> Vec<FieldError> {
     let mut wrong = Vec::new();
     typed::<ObjectMeta>(&object["metadata"], "metadata", &mut wrong);
@@ -98,13 +98,13 @@ fn schemas() -> &'static Schemas {
     })
 }
 
-/// The pods of a template, by the same schema as those of a Workload.
+/// The pods of a template, by the schema of a Workload's pods.
 fn pods(pods: &Value, path: &str, wrong: &mut Vec<FieldError>) {
     let workload = schemas().get(&("Workload".to_owned(), "v1beta2".to_owned()));
     let template = workload.and_then(|schema| {
         schema.pointer("/properties/spec/properties/podSets/items/properties/template/properties/spec")
     });
-    // What typed documents report already is not reported twice.
+    // Errors that typed documents report already are not reported twice.
     if let Some(schema) = template.filter(|_| wrong.is_empty()) {
         fields(schema, &pods["spec"], &join(path, "spec"), wrong);
     }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_told_its_typing_errors_types_and_bounds_with_their_path() {
+    fn a_queue_gets_its_typing_errors_types_and_bounds_with_their_path() {
         let queue = json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "a"},
             "spec": {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_and_jobsets_are_told_theirs() {
+    fn jobs_and_jobsets_get_theirs() {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "imag": "i"}]});
         let job = |spec: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec});
         let kind = Kind::Job(JobKind::JOB);

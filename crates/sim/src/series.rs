@@ -13,14 +13,14 @@ pub type SlotKey = (Arc<str>, Arc<str>, Arc<str>);
 pub struct Point {
     /// Milliseconds from the beginning.
     pub at: i64,
-    /// What is held.
+    /// The usage.
     pub used: i64,
     /// Its nominal quota.
     pub nominal: i64,
 }
 
 impl Point {
-    /// What is held beyond nominal quota.
+    /// The usage beyond the nominal quota.
     pub fn borrowed(&self) -> i64 {
         self.used.saturating_sub(self.nominal).max(0)
     }
@@ -31,7 +31,7 @@ pub fn steps(record: &Record, end: i64) -> BTreeMap<SlotKey, Vec<Point>> {
     let mut deltas: BTreeMap<SlotKey, BTreeMap<i64, (i64, Option<i64>)>> = BTreeMap::new();
     let mut known: BTreeMap<Arc<str>, Vec<SlotKey>> = BTreeMap::new();
     for change in &record.quotas {
-        // What a node no longer names has no quota any more.
+        // Quota that a node no longer has is removed.
         for key in known.remove(&change.node).unwrap_or_default() {
             deltas.entry(key).or_default().entry(change.at).or_default().1 = Some(0);
         }

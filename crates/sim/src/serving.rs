@@ -1,4 +1,4 @@
-//! The pods that controllers made of objects whose pods wait for admission in their place.
+//! Pods that controllers make of objects whose pods, not the objects, wait for admission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::object::FieldError;
 
 /// An object with more pods is refused: each is played by itself.
 const MOST_PODS: i64 = 20_000;
-/// What a pod has beside what its template says, in bytes: metadata and status.
+/// Memory of a pod besides its template, in bytes: metadata and status.
 const PER_POD: usize = 4 << 10;
 
 /// The pods of one object.
@@ -21,14 +21,13 @@ pub(crate) struct Made {
     pub of: (String, i64),
     /// By their numbers.
     pub pods: BTreeMap<usize, ObjectRef>,
-    /// Those that are ready.
+    /// The pods that are ready.
     pub ready: BTreeSet<usize>,
     /// Since when some of them run.
     pub since: Option<Timestamp>,
 }
 
-/// How much memory those pods may take, all together, that are made of objects whose pods wait for admission in their place. An object says in a few
-/// bytes how many there are to be.
+/// The memory limit for all pods of objects whose pods wait for admission themselves: such an object can ask in a few bytes for any number of pods.
 #[derive(Clone, Copy, Debug)]
 pub struct PodMemory {
     /// In bytes.
@@ -37,7 +36,7 @@ pub struct PodMemory {
     pub weight: fn(&Value) -> usize,
 }
 
-/// The pods that controllers of such objects made.
+/// The pods that the controllers of such objects made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Serving {
     /// By object.
@@ -60,7 +59,7 @@ impl Serving {
         self.objects.entry(object.clone()).or_default().pods.insert(number, pod);
     }
 
-    /// How many bytes the pods of an object are to take from now on; says no where there is not so much memory, or where they are too many.
+    /// The number of bytes for the pods of an object; an error if that much memory is not left, or there are too many pods.
     pub fn check(
         &self,
         object: (&ObjectRef, &Value),
@@ -85,7 +84,7 @@ impl Serving {
         Err(FieldError::new("spec.replicas", why))
     }
 
-    /// The pods of an object take so many bytes from now on.
+    /// Reserves this many bytes for the pods of an object.
     pub fn take(&mut self, object: &ObjectRef, bytes: usize) {
         if bytes > 0 {
             self.bytes.insert(object.clone(), bytes);
@@ -95,13 +94,13 @@ impl Serving {
     }
 }
 
-/// How many groups of pods an object has: one, where these are no jobs of their own.
+/// How many groups of pods an object has; one if its groups are not jobs of their own.
 fn groups(kind: JobKind, object: &Value) -> i64 {
     let groups = if kind.has_groups() { sluice_jobs::observe(kind, object).groups } else { None };
     groups.map_or(1, i64::from)
 }
 
-/// How many pods are made of an object; none of one whose pods do not wait in its place.
+/// How many pods are made of an object; none if the object itself waits for admission.
 pub(crate) fn pods_to_make(kind: JobKind, object: &Value) -> i64 {
     if !kind.integration().suspends_pods {
         return 0;

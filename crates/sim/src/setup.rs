@@ -1,4 +1,4 @@
-//! From manifests and scenarios to a simulation that can begin.
+//! Sets up a simulation from manifests and scenarios.
 
 use std::collections::BTreeMap;
 
@@ -33,25 +33,25 @@ fn beside(scenario: &Source, name: &str) -> String {
     }
 }
 
-/// The place of a kind among those that are applied: queues before jobs, jobs in the order of the files.
+/// The position of a kind in the order of applying: queues before jobs, jobs in the order of the files.
 pub(crate) fn rank(kind: Kind) -> usize {
     let others = || object::kinds().filter(|k| !matches!(k, Kind::Job(_)));
     match kind {
         Kind::Job(_) => others().count(),
-        // Those of a cluster.
+        // Pods of a cluster.
         Kind::Pod => others().count() + 1,
         kind => others().position(|k| k == kind).unwrap_or_else(|| others().count()),
     }
 }
 
-/// A simulation with these objects and scenarios, begun but not run. `files` are those that scenarios apply, by path.
+/// A simulation with these objects and scenarios, begun but not run. `files` has the files that scenarios apply, by path.
 ///
-/// What an event of a scenario applies is not applied at the beginning, though it lies in a folder that was read.
+/// A file that an event of a scenario applies is not applied at the beginning, even if its folder was read.
 ///
 /// # Errors
 ///
-/// Every object that an API server or the webhooks would refuse, unless it was read from a cluster, and every mistake of a scenario; or, alone, that
-/// the simulation was cancelled.
+/// Every object that an API server or the webhooks would refuse (unless it was read from a cluster), and every error of a scenario; or only that the
+/// simulation was cancelled.
 pub fn prepare(
     manifests: &Manifests,
     files: &BTreeMap<String, String>,

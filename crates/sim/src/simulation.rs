@@ -38,7 +38,7 @@ use crate::world::{Change, World};
 
 pub use error::SimError;
 
-/// Rounds at one instant after which something is wrong with the engine or with us.
+/// More rounds than this at one instant mean a bug in the engine or in the simulation.
 const MOST_ROUNDS: usize = 2_000_000;
 
 /// A cluster that exists only here.
@@ -55,13 +55,13 @@ pub struct Simulation {
     pub(crate) serving: Serving,
     record: Record,
     now: Timestamp,
-    /// When something last happened that was not one of the engine's timers.
+    /// The time of the last event that was not one of the engine's timers.
     last_event: Timestamp,
-    /// Jobs that ended and are to be removed.
+    /// Ended jobs that must be removed.
     ended: Vec<ObjectRef>,
     /// The engine's timer that brought nothing, to be passed over.
     idle_timer: Option<Timestamp>,
-    /// Where the decision log goes, if there is one.
+    /// The destination of the decision log, if there is one.
     log: Option<Log>,
     /// Writes so far.
     writes: u64,
@@ -69,9 +69,9 @@ pub struct Simulation {
     pub(crate) check_delay: SignedDuration,
     /// Whether nodes were read from a cluster.
     read_nodes: bool,
-    /// What was read from a cluster and cannot be played.
+    /// Objects that were read from a cluster and cannot be simulated.
     pub(crate) left_out: LeftOut,
-    /// What goes wrong, if anything does.
+    /// The faults, if there are any.
     #[cfg(feature = "faults")]
     bad_day: Option<Box<FaultRun>>,
 }
@@ -132,7 +132,7 @@ impl Simulation {
         simulation
     }
 
-    /// The same cluster once more, to go on differently. A decision log and what goes wrong stay with the first.
+    /// A copy of the cluster that continues separately. The decision log and the faults stay with the original.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Simulation {
         }
     }
 
-    /// Lets the engine see what there is, and lead. Objects applied before are there from the beginning.
+    /// Gives the engine the existing objects, and lets it lead. Objects that were applied before exist from the beginning.
     pub fn begin(&mut self) {
         self.adopt_pods();
         self.deliver();
@@ -186,7 +186,7 @@ impl Simulation {
         &self.record
     }
 
-    /// How long it lasted, in milliseconds: up to `until`, if it was run to its end with one, else until the last thing happened.
+    /// The simulated time in milliseconds: up to `until` if the run reached it, else up to the last event.
     pub fn lasted(&self) -> i64 {
         let last = self.record.entries.last().map_or(0, |entry| entry.at);
         self.options.until.map_or(last, |_| self.record.millis(self.now).max(last))
@@ -210,7 +210,7 @@ impl Simulation {
         &self.engine
     }
 
-    /// What was read from a cluster and cannot be played.
+    /// Objects that were read from a cluster and cannot be simulated.
     pub fn left_out(&self) -> &LeftOut {
         &self.left_out
     }
@@ -235,12 +235,12 @@ impl Simulation {
         self.world.owned(uid).into_iter().filter_map(|workload| self.world.get(&workload))
     }
 
-    /// Whether a job has pods, running ones or such that are being stopped.
+    /// Whether a job has pods, running or terminating ones.
     pub fn has_pods(&self, job: &ObjectRef) -> bool {
         self.pods.run(job).is_some()
     }
 
-    /// What is there and not yet over: scheduled actions and jobs with pods.
+    /// What has not ended: the numbers of scheduled actions and of jobs with pods.
     pub fn open(&self) -> (usize, usize) {
         (self.agenda.len(), self.pods.len())
     }
@@ -336,11 +336,11 @@ impl Simulation {
         }
     }
 
-    /// Lets everything happen that happens at this instant.
+    /// Runs everything that happens at this instant.
     ///
     /// # Errors
     ///
-    /// If it is cancelled, does not come to rest, or an audit or a check of safety finds something wrong. Each function that lets time pass fails so.
+    /// If it is cancelled, does not settle, or an audit or safety check fails. Every function that advances the time fails in these cases.
     pub fn settle(&mut self) -> Result<(), SimError> {
         for _ in 0..self.most_rounds() {
             self.check_cancelled()?;
@@ -363,7 +363,7 @@ impl Simulation {
                 return Ok(());
             }
             for job in std::mem::take(&mut self.ended) {
-                // As a time to live after the end would: what is over must not fill the memory.
+                // Ended jobs are removed, as with a TTL, so that they do not fill the memory.
                 self.world.delete(&job);
             }
         }

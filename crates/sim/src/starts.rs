@@ -1,4 +1,4 @@
-//! When the Workloads that wait in a queue will start, and which others they will preempt: the start of each in several futures.
+//! When the waiting Workloads of a queue will start, and which others they will preempt: the start of each in several futures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ use crate::futures::{Futures, later_than, not_before};
 use crate::record::{Hold, Record, TimelineEvent};
 use crate::simulation::{SimError, Simulation};
 
-/// What is expected of Workloads that wait.
+/// The expected starts of waiting Workloads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Futures that were simulated, each to its end.
     pub futures: u64,
-    /// Whether these are all that were to be: else time was over.
+    /// Whether all futures were simulated; false if time was over.
     pub complete: bool,
     /// Run times that the estimates rest on: how many jobs say theirs.
     pub basis: String,
-    /// The start of each Workload that was asked about and is there.
+    /// The start of each requested Workload that exists.
     pub starts: BTreeMap<WorkloadKey, Start>,
 }
 
-/// When one starts. Seconds from now.
+/// When a Workload starts. Seconds from now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// In one of ten futures it starts earlier.
@@ -39,7 +39,7 @@ pub struct Start {
     pub preempts: Vec<String>,
 }
 
-/// What one future brings to those that are waited for.
+/// The starts of the requested Workloads in one future.
 struct FutureStarts {
     /// By the job's place in the record: its start in seconds from now.
     starts: BTreeMap<usize, i64>,
@@ -47,11 +47,11 @@ struct FutureStarts {
     preempted: Vec<(String, String)>,
 }
 
-/// Simulates futures of a world at its present time until all of these Workloads have started, at most so far ahead. Estimates are the same as those of an
-/// explanation: both rest on the same futures.
+/// Simulates futures of a world from its present time until all of these Workloads have started, up to a maximum time ahead. The estimates equal
+/// those of an explanation: both use the same futures.
 ///
 /// # Errors
-/// The world cannot go on.
+/// If the simulation breaks off.
 pub fn expected(
     present: &Simulation,
     wanted: &[WorkloadKey],
@@ -83,7 +83,7 @@ pub fn expected(
         let own = preempted.iter().filter(|(by, _)| *by == name).map(|(_, victim)| victim.clone());
         let mut found = starts.get(&at).cloned().unwrap_or_default();
         if runs(present.record(), at) {
-            // Nothing that is known keeps it from starting.
+            // Nothing known prevents its start.
             found = vec![0; usize::try_from(futures).unwrap_or(0)];
         }
         found.sort_unstable();
@@ -100,13 +100,13 @@ pub fn expected(
     Ok(Expected { futures, complete: futures == all.count, basis: all.basis, starts })
 }
 
-/// Those of these Workloads that start at once in a virtual cluster: nothing that is known there keeps them from it.
+/// The Workloads among these that start at once in a virtual cluster: nothing known there prevents it.
 pub fn at_once(present: &Simulation, wanted: &[WorkloadKey]) -> BTreeSet<WorkloadKey> {
     let places = places(present, wanted).into_iter();
     places.filter(|(at, _)| runs(present.record(), *at)).map(|(_, key)| key).collect()
 }
 
-/// The Workloads that are there, by the place of each one's job in the record.
+/// The existing Workloads, by the index of each one's job in the record.
 fn places(present: &Simulation, wanted: &[WorkloadKey]) -> BTreeMap<usize, WorkloadKey> {
     let wanted: BTreeSet<&WorkloadKey> = wanted.iter().collect();
     let mut places = BTreeMap::new();
@@ -122,7 +122,7 @@ fn places(present: &Simulation, wanted: &[WorkloadKey]) -> BTreeMap<usize, Workl
 }
 
 fn runs(record: &Record, at: usize) -> bool {
-    // One that is being stopped holds its quota until its pods are gone.
+    // A Workload that is being stopped holds its quota until its pods are gone.
     let stays = |hold: &Hold| hold.to.is_none() && hold.admitted.is_some() && hold.evicted.is_none();
     record.jobs[at].holds.last().is_some_and(stays)
 }
@@ -161,7 +161,7 @@ fn outcome(
         }
     }
     let record = future.record();
-    // Also those that are being stopped now, for one that waits for it.
+    // This includes the jobs that are being stopped now for a requested Workload.
     for entry in record.entries.iter().filter(|entry| entry.at <= last) {
         if let (TimelineEvent::Preempted { by: Some(by), .. }, Some(job)) = (&entry.what, entry.job) {
             outcome.preempted.push((by.to_string(), record.jobs[job].key()));

@@ -13,7 +13,7 @@ use crate::object::{keep_suspension, reference};
 use crate::record::{JobRecord, Record};
 use crate::report::{Report, Totals, worked};
 
-/// What a change brings.
+/// The effects of a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
@@ -21,7 +21,7 @@ pub struct Difference {
     pub before: Totals,
     /// With it.
     pub after: Totals,
-    /// Jobs that start at another time, or only in one of the two; the largest gain first.
+    /// Jobs that start at another time, or only in one of the two futures; the largest gain first.
     pub moved: Vec<Moved>,
     /// Jobs that are preempted only with the change.
     pub newly_preempted: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Difference {
     pub no_longer_preempted: Vec<String>,
     /// Jobs that start without the change, and do not with it.
     pub starved: Vec<String>,
-    /// Jobs that are there only with the change, and when they start; `None` if they do not.
+    /// Jobs that exist only with the change, and when they start; `None` if they do not start.
     pub new_jobs: Vec<Started>,
     /// Figures per queue that differ.
     pub queues: Vec<QueueDifference>,
@@ -65,7 +65,7 @@ pub struct Started {
 pub struct QueueDifference {
     /// Its name.
     pub name: Arc<str>,
-    /// Half of the jobs waited less, those that still wait counted up to the end: before, after.
+    /// The median waiting time before and after, with waiting jobs counted up to the end.
     pub wait_p50: (f64, f64),
     /// Nine of ten waited less: before, after.
     pub wait_p90: (f64, f64),
@@ -89,7 +89,7 @@ pub struct FlavorDifference {
     pub after: Option<f64>,
 }
 
-/// Objects with changes on top: one of the same kind and name takes the other's place.
+/// Objects with changes on top: a changed object replaces the one of the same kind and name.
 pub fn overlay(mut objects: Vec<Manifest>, changes: Vec<Manifest>) -> Vec<Manifest> {
     for change in changes {
         let name = |m: &Manifest| {

@@ -1,4 +1,4 @@
-//! The objects of the virtual cluster, and what writes do to them, as the API server would.
+//! The objects of the virtual cluster, and the effects of writes on them, as in an API server.
 
 mod made;
 mod writes;
@@ -26,7 +26,7 @@ pub(crate) enum Change {
     Deleted(ObjectRef, Arc<str>),
 }
 
-/// What is there.
+/// The objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     /// The time that new objects get.
@@ -40,7 +40,7 @@ pub(crate) struct World {
     /// The UIDs of what was there.
     gone: BTreeSet<Arc<str>>,
     changes: Vec<Change>,
-    /// What a write that removed an object was answered with last.
+    /// The last answer to a write that removed an object.
     last_removed: Option<(ObjectRef, Value)>,
     /// Whether watches also deliver the engine's own writes, as those of a real API server do.
     echoes: bool,
@@ -54,7 +54,7 @@ fn owner_uids(value: &Value) -> Vec<Arc<str>> {
 }
 
 impl World {
-    /// Nothing, at a time.
+    /// An empty world, at a time.
     pub fn new(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
     }
@@ -92,12 +92,12 @@ impl World {
         self.all().filter(move |(reference, _)| reference.kind == kind)
     }
 
-    /// What an object owns: of a job, its Workloads.
+    /// The objects that an object owns: for a job, its Workloads.
     pub fn owned(&self, uid: &str) -> Vec<ObjectRef> {
         self.owned.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// Whether a job is there, or was, that owns an object. Others may own it, too: objects of kinds that are not simulated.
+    /// Whether a job that owns an object exists or existed. Objects of kinds that are not simulated may own it, too.
     pub fn had_owner_of(&self, reference: &ObjectRef, value: &Value) -> bool {
         let mut owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         owners.any(|owner| {
@@ -129,7 +129,7 @@ impl World {
         Some(object)
     }
 
-    /// What happened since the last call that the writer does not know from its answers.
+    /// The changes since the last call that the writer does not know from its answers.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
@@ -166,7 +166,7 @@ impl World {
         Ok(reference)
     }
 
-    /// Creates an object; one that was read from a cluster keeps its UID, its age and its status.
+    /// Creates an object; an object that was read from a cluster keeps its UID, its age and its status.
     fn insert_new(&mut self, reference: &ObjectRef, mut value: Value) {
         self.uids += 1;
         let metadata = &mut value["metadata"];
@@ -238,13 +238,13 @@ impl World {
         }
     }
 
-    /// Changes an object as its user would: by a merge patch. One that is being deleted is gone with its last finalizer.
+    /// Changes an object as its user would: by a merge patch. A terminating object is removed with its last finalizer.
     pub fn patch(&mut self, reference: &ObjectRef, patch: &Value, gates: Gates) -> Result<(), FieldError> {
         let missing = || FieldError::new("", format!("there is no {reference}"));
         let old = self.get(reference).ok_or_else(missing)?.clone();
         let mut new = old.clone();
         json_patch::merge(&mut new, patch);
-        // What was there before is not the patch's.
+        // Errors that existed before the patch are not reported.
         let before = schema::check(reference.kind, &old);
         if let Some(wrong) = schema::check(reference.kind, &new).into_iter().find(|w| !before.contains(w)) {
             return Err(wrong);
@@ -260,12 +260,12 @@ impl World {
         Ok(())
     }
 
-    /// Creates an object as its controller would, which the API server takes as it is.
+    /// Creates an object as its controller would; the API server accepts it without checks.
     pub fn create(&mut self, reference: &ObjectRef, value: Value) {
         self.insert_new(reference, value);
     }
 
-    /// Changes an object as its controller would, which the API server takes as it is.
+    /// Changes an object as its controller would; the API server accepts it without checks.
     pub fn edit(&mut self, reference: &ObjectRef, change: impl FnOnce(&mut Value)) {
         let Some(old) = self.get(reference) else { return };
         let mut new = old.clone();
@@ -348,7 +348,7 @@ impl World {
         }
     }
 
-    /// An object is not owned any more by those that its document names.
+    /// Removes an object from the owned objects of the owners in its document.
     fn disown(&mut self, reference: &ObjectRef, value: &Value) {
         for uid in owner_uids(value) {
             if let Some(set) = self.owned.get_mut(&uid) {

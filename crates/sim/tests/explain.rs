@@ -212,7 +212,7 @@ fn a_jobset_may_be_allowed_on_another_flavor_too() {
 }
 
 #[test]
-fn what_changed_since_the_submission_is_told_and_which_jobs_overtook_it() {
+fn what_changed_since_the_submission_is_reported_and_which_jobs_overtook_it() {
     let urgent = job("urgent", 8, "sluice.dev/submit-after-seconds: \"5\"")
         .replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgent, ");
     let scenario = "---\napiVersion: sluice.dev/v1alpha1\nkind: Scenario\nspec:\n  events:\n  - at: 4s\n    patch: {kind: clusterqueue, \

@@ -1,4 +1,4 @@
-//! Pods and failing nodes: the real Hotswap on simulated machines.
+//! Pods and failing nodes: the real Hotswap with simulated machines.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

@@ -1,4 +1,4 @@
-//! The simulator, what-if and explain know every kind of jobs that the registry has, and those that a configuration declares.
+//! The simulator, what-if and explain support every kind of jobs in the registry, and declared kinds.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

@@ -1,4 +1,4 @@
-//! Worlds that fall into parts: the same as the whole, and whole where something reaches across. Worlds that are kept as text.
+//! Worlds that are split into parts give the same result, and are not split if something reaches across. Worlds as text.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 use std::collections::BTreeMap;

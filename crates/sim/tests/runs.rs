@@ -1,4 +1,4 @@
-//! How long jobs run: those that were read while they ran, elastic ones, those with a bound, and those behind admission checks.
+//! Run times: of jobs that were read while they ran, of elastic jobs, of jobs with a bound, and of jobs with admission checks.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 #[path = "worlds/queue.rs"]

@@ -1,4 +1,4 @@
-//! Pods that are queued, and objects that serve, in the simulator: Deployments, StatefulSets, groups of pods.
+//! Queued pods and serving objects in the simulator: Deployments, StatefulSets, groups of pods.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

@@ -176,7 +176,7 @@ proptest! {
 
     /// No text makes it panic.
     #[test]
-    fn arbitrary_documents_are_told_apart_or_refused(text in "(?s)(kind|spec|metadata|Job|:|-|\\{|\\}|\\[|\\]| |\n|[a-z0-9\"]){0,60}") {
+    fn arbitrary_documents_are_distinguished_or_refused(text in "(?s)(kind|spec|metadata|Job|:|-|\\{|\\}|\\[|\\]| |\n|[a-z0-9\"]){0,60}") {
         let _ = Manifests::read(&[File { name: "x".to_owned(), text, named: true }]);
     }
 }
@@ -336,7 +336,7 @@ fn a_job_whose_pods_terminated_when_it_was_read_from_a_cluster_does_not_wait_for
 }
 
 #[test]
-fn a_recorded_run_replays_byte_for_byte_and_a_changed_one_is_told() {
+fn a_recorded_run_replays_byte_for_byte_and_a_changed_one_is_reported() {
     let (manifests, files) = example("cohort-borrowing.yaml");
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&lines);

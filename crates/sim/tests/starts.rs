@@ -1,4 +1,4 @@
-//! When the Workloads of a queue start: the same estimates as an explanation gives, with their ranges and what they preempt.
+//! When the Workloads of a queue start: the same estimates as in an explanation, with their ranges and preempted jobs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 #[path = "worlds/queue.rs"]

@@ -43,7 +43,7 @@ const KUEUE: &str = "sigs.k8s.io/kueue";
 /// The Go module with the trainer, which looks after TrainJobs.
 const TRAINER: &str = "github.com/kubeflow/trainer/v2";
 
-/// One program of the test bed.
+/// One program of the test control planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
     /// The store behind the API server.
@@ -62,7 +62,7 @@ pub enum Tool {
     Helm,
     /// The controller of JobSets.
     JobSetController,
-    /// The controllers of Kubeflow's jobs, in one program.
+    /// The controllers of Kubeflow's jobs, as one program.
     KubeflowControllers,
     /// KubeRay.
     KubeRayOperator,
@@ -231,8 +231,8 @@ fn modules() -> PathBuf {
     workspace().join("tests/control-plane")
 }
 
-/// The folder for what is built of `tool`'s module: it changes with the pinned versions, the sources and the companions, so an old program is never taken for a
-/// new one, and a new pin builds nothing but its own module again.
+/// The folder for what is built from `tool`'s module. It depends on the pinned versions, the sources and the companions, so an old program is never
+/// used as a new one, and a new pin rebuilds only its own module.
 ///
 /// # Errors
 ///
@@ -243,7 +243,7 @@ pub fn bin_folder(tool: Tool) -> Result<PathBuf> {
     Ok(workspace().join(".cache/control-plane").join(format!("{folder}-{key}")))
 }
 
-/// What tells what is built of a module's folder from what was built of another: the content of its files, and which companions belong to it.
+/// Identifies what is built from a module's folder: the content of its files, and its companions.
 fn key(folder: &Path, own: &[&str], companions: &[Companion]) -> Result<String> {
     let mut hash = Sha256::new();
     for file in ["go.mod", "go.sum"].iter().chain(own) {
@@ -261,13 +261,13 @@ fn key(folder: &Path, own: &[&str], companions: &[Companion]) -> Result<String> 
     Ok(key)
 }
 
-/// The program in the folder that `KUBEBUILDER_ASSETS` names, if it is there.
+/// The program in the folder of `KUBEBUILDER_ASSETS`, if it exists there.
 fn given(assets: Option<&OsStr>, tool: Tool) -> Option<PathBuf> {
     let folder = assets.filter(|folder| !folder.is_empty())?;
     Some(Path::new(folder).join(tool.name())).filter(|path| path.is_file())
 }
 
-/// Whether the program is there, so that nothing is to be built.
+/// Whether the program exists, so that nothing must be built.
 pub fn is_there(tool: Tool) -> bool {
     let built = || bin_folder(tool).is_ok_and(|bin| bin.join(tool.name()).is_file());
     given(std::env::var_os("KUBEBUILDER_ASSETS").as_deref(), tool).is_some() || built()
@@ -330,11 +330,11 @@ pub fn crds(tool: Tool) -> Result<Vec<PathBuf>> {
     Ok(crds.map(|companion| program.with_file_name(companion.name)).collect())
 }
 
-/// Makes sure that every one of `tools` is there.
+/// Finds or builds each of `tools`.
 ///
 /// # Errors
 ///
-/// As [`path`], of the first tool that cannot be had; those after it are not tried.
+/// As [`path`], for the first tool that cannot be provided; later ones are not tried.
 pub fn ensure(tools: &[Tool]) -> Result<()> {
     tools.iter().try_for_each(|tool| path(*tool).map(drop))
 }

@@ -1,12 +1,12 @@
-//! A **stand-in** for the cluster autoscaler's side of ProvisioningRequests: it answers each as a script says, at once. For
-//! tests and the demo only.
+//! A **stand-in** for the cluster autoscaler's side of ProvisioningRequests: it answers each request at once, by a script. For tests and the demo
+//! only.
 //!
 //! The script is the parameter `play` of a request, which a job sets by its annotation `provreq.kueue.x-k8s.io/play`: the
 //! states that an attempt goes through, separated by commas; the attempts separated by semicolons, the last one for all that
 //! follow. Without it nodes come at once: `Accepted,Provisioned`. The states: `Waiting` (says nothing), `Accepted` (with the
 //! time when nodes come), `Provisioned`, `QuotaExceeded`, `Failed`, `BookingExpired`, `CapacityRevoked`.
 //!
-//! A template that does not exist fails the request, as its requests are unknown.
+//! A request with a template that does not exist fails, since its requests are unknown.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn resource(version: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, "provisioningrequests")
 }
 
-/// One state that a script names.
+/// One state of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestState {
     Waiting,
@@ -118,7 +118,7 @@ impl RequestState {
     }
 }
 
-/// What an attempt goes through.
+/// The states of an attempt.
 fn script(play: Option<&str>, attempt: usize) -> Result<Vec<RequestState>> {
     let attempts: Vec<_> = play.unwrap_or("Accepted,Provisioned").split(';').collect();
     let states = attempts.get(attempt.saturating_sub(1)).or(attempts.last()).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One address for several replicas, as a Service is: connections go in turn to those that accept them.
+//! One address for several replicas, as a Service has: connections go in turn to the replicas that accept them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Starts one for these ports; none of them needs to be open yet.
+    /// Starts a balancer for these ports; none of them needs to be open yet.
     ///
     /// # Errors
     ///

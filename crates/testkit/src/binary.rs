@@ -1,4 +1,4 @@
-//! The built binaries that ship: `sluice`, and the kubectl plugin.
+//! The shipped binaries: `sluice`, and the kubectl plugin.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::assets::workspace;
 /// The variable that names a `sluice` that was built already; the plugin is looked for beside it.
 const VARIABLE: &str = "SLUICE_BIN";
 
-/// The `sluice` binary: `SLUICE_BIN`, else that of the running profile, which cargo brings up to date first.
+/// The `sluice` binary: `SLUICE_BIN`, else that of the running profile, which cargo builds first if necessary.
 ///
 /// # Errors
 ///
-/// If `SLUICE_BIN` names a file that is not there; without it, if cargo cannot be run or does not succeed. Every call in a process gets the answer
-/// of the first.
+/// If `SLUICE_BIN` names a file that does not exist; without it, if cargo cannot be run or fails. All calls in a process return the result of the
+/// first.
 pub fn binary() -> Result<PathBuf> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = BINARY.get_or_init(|| match given() {
@@ -32,8 +32,8 @@ pub fn binary() -> Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// If the plugin is not beside `SLUICE_BIN`; without that variable, if cargo cannot be run or does not succeed. Every call in a process gets the
-/// answer of the first.
+/// If the plugin is not beside `SLUICE_BIN`; without that variable, if cargo cannot be run or fails. All calls in a process return the result of the
+/// first.
 pub fn plugin() -> Result<PathBuf> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = BINARY.get_or_init(|| match given() {

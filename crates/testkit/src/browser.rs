@@ -51,7 +51,7 @@ fn installed(path: Option<&OsStr>) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A browser with one page. It is killed, and its profile removed, when this is dropped.
+/// A browser with one page. Dropping it kills the browser and removes its profile.
 pub struct Page {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     session: String,
@@ -72,7 +72,7 @@ impl Page {
         let profile = folder.path().join("profile");
         let mut command = Command::new(path()?);
         command.args(["--headless=new", "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1"]);
-        // No sandbox: it refuses to run for root, as in CI. Nothing here comes from strangers.
+        // No sandbox, since it refuses to run as root, as in CI. All pages here are our own.
         command.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.arg(format!("--user-data-dir={}", profile.display())).arg("about:blank");
@@ -200,7 +200,7 @@ impl Page {
     /// Presses a key that is named as in JavaScript's `KeyboardEvent.key`: `Tab`, `Enter`, `ArrowDown`.
     ///
     /// # Errors
-    /// The browser refuses.
+    /// If the browser refuses.
     pub async fn press(&mut self, key: &str) -> Result<()> {
         let code = match key {
             "Tab" => 9,
@@ -222,10 +222,10 @@ impl Page {
         Ok(())
     }
 
-    /// A figure that the browser keeps of the page, such as `JSHeapUsedSize` (bytes) or `Nodes`, after a garbage collection.
+    /// A metric of the browser for the page, such as `JSHeapUsedSize` (bytes) or `Nodes`, after a garbage collection.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// If there is no metric of that name.
     pub async fn figure(&mut self, name: &str) -> Result<f64> {
         self.ask("HeapProfiler.collectGarbage", json!({})).await?;
         self.ask("Performance.enable", json!({})).await?;
@@ -252,7 +252,7 @@ impl Page {
         sent.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
     }
 
-    /// What went wrong since the page was opened: exceptions, dialogs, and whatever is on the console.
+    /// Problems since the page was opened: exceptions, dialogs, and console messages.
     pub fn troubles(&self) -> Vec<&Value> {
         let reported = [
             "Runtime.exceptionThrown",
@@ -301,7 +301,7 @@ impl Page {
     }
 }
 
-/// The browser's WebSocket, once it has written where that is.
+/// The address of the browser's WebSocket, once the browser has written it.
 async fn address(program: &mut Program, file: &Path) -> Result<String> {
     let program = std::sync::Mutex::new(program);
     eventually("the browser to listen", DEADLINE, || async {

@@ -1,4 +1,4 @@
-//! The keys and certificates of one control plane, made at its start and thrown away with it.
+//! The keys and certificates of one control plane, made at its start and deleted with it.
 
 use std::fs;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! A memory cgroup for one process, as a container has it, where the machine lets one be made (root, with a writable hierarchy).
+//! A memory cgroup for one process, like a container's, if the machine allows one (root, with a writable hierarchy).
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the memory controller of version 1 is, and the file that holds its limit.
 const VERSION_1: (&str, &str) = ("/sys/fs/cgroup/memory", "memory.limit_in_bytes");
-/// The same of version 2.
+/// The same for version 2.
 const VERSION_2: (&str, &str) = ("/sys/fs/cgroup", "memory.max");
 
 /// A cgroup of its own. It is removed when this is dropped, after the process in it has ended.
@@ -16,7 +16,7 @@ pub(crate) struct MemoryCgroup {
 }
 
 impl MemoryCgroup {
-    /// A cgroup of this name that holds `limit` bytes at most; none where this process may not make one.
+    /// A cgroup of this name with the limit `limit` in bytes; none if this process may not make one.
     pub(crate) fn new(name: &str, limit: u64) -> Option<Self> {
         [VERSION_1, VERSION_2].iter().find_map(|(root, file)| Self::below(Path::new(root), file, name, limit))
     }
@@ -27,14 +27,14 @@ impl MemoryCgroup {
         if !root.join("cgroup.procs").exists() {
             return None;
         }
-        // The one of a process of the same name that was killed a moment ago is taken over.
+        // The cgroup of a process with the same name that was killed a moment ago is reused.
         fs::create_dir(&folder).or_else(|_| if folder.is_dir() { Ok(()) } else { Err(()) }).ok()?;
         let made = Self { folder };
         fs::write(made.folder.join(file), limit.to_string()).ok()?;
         Some(made)
     }
 
-    /// Whether this process may make one.
+    /// Whether this process may make a cgroup.
     pub(crate) fn can_be_made() -> bool {
         Self::new("probe", 32 << 20).is_some()
     }

@@ -1,5 +1,5 @@
-//! Installing the chart with helm for a manager that runs outside the cluster, as the demo does: no replica, webhooks by URL, and the
-//! chart's own ServiceAccount, so that the chart's rights are what the manager really has.
+//! Installs the chart with helm for a manager that runs outside the cluster, as the demo does: no replica, webhooks by URL, and the chart's own
+//! ServiceAccount, so that the manager has exactly the chart's rights.
 
 use std::fs;
 use std::process::Stdio;
@@ -38,7 +38,7 @@ pub async fn helm(plane: &ControlPlane, args: &[&str]) -> Result<String> {
         .args(args)
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    // Nothing of the user's own helm may play a part, and nothing is left behind.
+    // Helm ignores the user's own configuration, and leaves nothing behind.
     for (variable, folder) in [
         ("HELM_CACHE_HOME", "cache"),
         ("HELM_CONFIG_HOME", "config"),
@@ -67,7 +67,7 @@ pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Resu
     let mut all = json!({
         "controllerManager": { "replicas": 0 },
         "webhooks": { "urlBase": setup.webhook_url() },
-        // An API without a server holds up the deletion of namespaces: those who stop their manager do without.
+        // An API without a server blocks the deletion of namespaces, so tests that stop their manager do without it.
         "visibility": { "externalName": "localhost", "apiServices": false },
         "managerConfig": { "controllerManagerConfigYaml": format!("{:#}", setup.configuration) },
     });
@@ -91,7 +91,7 @@ pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Resu
     if all["crds"]["enabled"] != false {
         crate::crds::wait_until_served(&plane.client().await?, crate::crds::own()).await?;
     }
-    // What the chart makes of the configuration is what the manager in the cluster would read.
+    // The manager reads the configuration that the chart renders, as it would in the cluster.
     let maps: Api<ConfigMap> = Api::namespaced(plane.client().await?, NAMESPACE);
     let map = maps.get("kueue-manager-config").await.context("reading the chart's ConfigMap")?;
     let text = map.data.and_then(|mut data| data.remove("controller_manager_config.yaml"));

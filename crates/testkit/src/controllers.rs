@@ -71,7 +71,7 @@ pub(crate) fn certificate_folder(plane: &ControlPlane, name: &str) -> Result<Pat
     Ok(folder)
 }
 
-/// How far webhooks are that must refuse an object. Before the API server knows of them, it makes what it is given without them.
+/// The progress of webhooks that must refuse an object. Until the API server knows the webhooks, it accepts the object.
 pub(crate) fn refused_by<T>(webhook: &str, made: kube::Result<T>) -> Result<Progress<()>> {
     match made {
         Ok(_) => Ok(Progress::NotYet("what it must refuse is made".to_owned())),
@@ -98,7 +98,7 @@ impl Controllers {
         Self::start_with(plane, tool, arguments, &[]).await
     }
 
-    /// The same of a program that takes the folder of its webhooks' certificate, called so, and their port. Gives the port.
+    /// The same for a program with a flag for the folder of its webhooks' certificate, and a port for them. Returns the port.
     pub(crate) async fn start_with_webhooks(
         plane: &ControlPlane,
         tool: Tool,

@@ -110,7 +110,7 @@ async fn send<T: DeserializeOwned>(
 ///
 /// # Errors
 ///
-/// If a definition is not served within three minutes, or the discovery does not name all of them within three more.
+/// If a definition is not served within three minutes, or the discovery does not list all of them within three more.
 pub async fn wait_until_served(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     for crd in crds {
         let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else { continue };
@@ -173,13 +173,13 @@ fn undiscovered(discovery: &APIGroupDiscoveryList, crds: &[CustomResourceDefinit
     missing
 }
 
-/// Waits until a manager has put its certificate authority into every one of Sluice's CRDs that converts by webhook, and the
-/// API server serves them again: it takes a changed definition out of service for a moment.
+/// Waits until a manager has put its certificate authority into all of Sluice's CRDs with a conversion webhook, and the API server serves them again:
+/// it stops serving a changed definition for a moment.
 ///
 /// # Errors
 ///
 /// If one of these waits takes more than three minutes: for the certificate authority in a definition, for the definitions to be served, for the
-/// webhooks to let a ClusterQueue through.
+/// webhooks to accept a ClusterQueue.
 pub async fn wait_until_converting(client: &Client) -> Result<()> {
     for crd in own() {
         let name = crd.metadata.name.as_deref().unwrap_or_default();
@@ -197,8 +197,8 @@ pub async fn wait_until_converting(client: &Client) -> Result<()> {
     wait_until_admitting(client).await
 }
 
-/// Waits until the API server calls the manager's webhooks with the certificate authority that it wrote into both of their
-/// configurations: it learns of a written one a moment later. A dry run of a ClusterQueue goes through both.
+/// Waits until the API server calls the manager's webhooks with the certificate authority in both of their configurations: it notices a change a
+/// moment later. A dry run of a ClusterQueue passes both.
 async fn wait_until_admitting(client: &Client) -> Result<()> {
     let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue");
     let queues: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));

@@ -1,4 +1,4 @@
-//! What etcd has stored, change by change: its own watch loses nothing when an API server restarts, and all kinds are in one order.
+//! The changes in etcd, one by one: unlike the API server's, etcd's watch loses nothing when an API server restarts, and has all kinds in one order.
 //! The API server must store JSON ([`STORE_JSON`]).
 
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Change {
     pub object: Option<Value>,
 }
 
-/// A client of one plane's etcd.
+/// A client for the etcd of one plane.
 #[derive(Clone)]
 pub struct Etcd(Client);
 
@@ -56,7 +56,7 @@ impl Etcd {
         Ok(answer)
     }
 
-    /// Stores something that is not the API server's; the revision of it.
+    /// Stores a value outside the API server's objects; returns its revision.
     ///
     /// # Errors
     ///
@@ -73,13 +73,13 @@ impl Etcd {
         tokio::time::timeout(ANSWER, asked).await.context("etcd does not answer")?
     }
 
-    /// Gives every change of the API server's objects from a revision on to `sink`, in order, together with those of the same answer, until
-    /// the connection is closed. Keys for which `wanted` is false are left out unread.
+    /// Passes every change of the API server's objects from a revision on to `sink`, in order and grouped by answer, until the connection is closed.
+    /// Keys for which `wanted` is false are skipped.
     ///
     /// # Errors
     ///
-    /// If etcd cannot be reached or ends the watch, as it does for a revision that was compacted; if the connection breaks, a wanted object is not
-    /// JSON, or `sink` returns an error.
+    /// If etcd cannot be reached or ends the watch, as it does for a compacted revision; if the connection breaks, a wanted object is not JSON, or
+    /// `sink` returns an error.
     pub async fn follow(
         &self,
         from: u64,
@@ -94,7 +94,7 @@ impl Etcd {
             let frame = frame.context("reading etcd's changes")?;
             let Ok(data) = frame.into_data() else { continue };
             pending.extend_from_slice(&data);
-            // One answer a line.
+            // One answer per line.
             while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
                 for change in changes(&line, &wanted)? {

@@ -1,7 +1,7 @@
-//! A **stand-in** for the Flux operator: it makes the Job of each MiniCluster as the operator does, and changes its size with that of the
-//! MiniCluster. No Flux runs in the pods. For tests only.
+//! A **stand-in** for the Flux operator: it makes the Job of each MiniCluster as the operator does, and resizes it with the MiniCluster. No Flux runs
+//! in the pods. For tests only.
 //!
-//! What the operator does besides (its ConfigMaps, its services, its own container with Flux) no queue sees, and is left out.
+//! The operator's other objects (its ConfigMaps, its services, its own container with Flux) do not matter for queueing, and are left out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,10 +48,10 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Installs the CustomResourceDefinition, and looks after the MiniClusters of one namespace.
+/// Installs the CustomResourceDefinition, and reconciles the MiniClusters of one namespace.
 ///
 /// # Errors
-/// The API server's.
+/// Errors of the API server.
 pub async fn start(client: &Client, namespace: &str) -> Result<Operator> {
     let crd: CustomResourceDefinition =
         serde_saphyr::from_str(CRD).context("reading the stand-in's CRD of MiniClusters")?;
@@ -87,7 +87,7 @@ fn resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, "miniclusters")
 }
 
-/// Makes the Job of a MiniCluster, or gives it the size that is asked for now. It may not grow beyond what was asked for at first.
+/// Makes the Job of a MiniCluster, or resizes it to the current size. It may not grow beyond its first size.
 async fn look_after(cluster: &DynamicObject, client: &Client) -> Result<Action> {
     let size = size(cluster);
     if size == 0 || cluster.metadata.deletion_timestamp.is_some() {

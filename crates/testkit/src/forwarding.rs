@@ -20,7 +20,7 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 
 const PROTOCOL: &str = "v4.channel.k8s.io";
 
-/// What is answered to a request.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// A status and a document.
@@ -128,7 +128,7 @@ async fn serve(
         Err(error) => say(&mut socket, 1, error.as_bytes()).await?,
     }
     socket.close(None).await.context("closing")?;
-    // What was not read would reset the connection, and take with it what was said.
+    // Unread input would reset the connection, and the answer would be lost.
     while let Some(Ok(_)) = socket.next().await {}
     Ok(())
 }

@@ -42,7 +42,7 @@ pub(crate) fn write(
         "contexts": [{ "name": "sluice-test", "context": { "cluster": "sluice-test", "user": "user", "namespace": namespace } }],
         "current-context": "sluice-test",
     });
-    // It holds a credential: for the owner only.
+    // The file holds a credential, so only the owner may read it.
     fs::File::options()
         .write(true)
         .create(true)

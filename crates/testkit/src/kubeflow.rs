@@ -44,7 +44,7 @@ async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) 
     answered.await
 }
 
-/// A job without the container that every such job must have.
+/// A job without the container that is required.
 fn probe() -> Value {
     let pod = json!({"spec": {"containers": [{"name": "main", "image": "example.com/none"}]}});
     json!({

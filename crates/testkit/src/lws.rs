@@ -1,5 +1,5 @@
-//! LeaderWorkerSets: their real controllers as one process of the plane, with their webhooks, built from a pinned Go module. The StatefulSets
-//! that they make are kube-controller-manager's.
+//! LeaderWorkerSets: their real controllers as one process of the plane, with their webhooks, built from a pinned Go module. kube-controller-manager
+//! handles the StatefulSets that they make.
 
 use std::fs;
 
@@ -66,7 +66,7 @@ async fn wait_until_they_answer(controllers: &mut Controllers, client: &Client) 
     answered.await
 }
 
-/// The webhooks as their own manifests have them, at an address on this machine. Of pods only those of LeaderWorkerSets are sent.
+/// The webhooks as in their own manifests, at an address of this machine. Only the pods of LeaderWorkerSets are sent.
 async fn install_webhooks(client: &Client, port: u16, authority: &[u8]) -> Result<()> {
     let webhook = |name: &str, path: &str, rule: Value, objects: Value| {
         json!({

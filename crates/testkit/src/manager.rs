@@ -22,7 +22,7 @@ use crate::wait::{Progress, eventually};
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 /// How long an answer on the health port may take: an explanation is tried out first.
 const ANSWER: Duration = Duration::from_mins(1);
-/// How long it may take after SIGTERM before that is a failure: the promise is 10 s.
+/// Stopping longer than this after SIGTERM is a failure: 10 s are promised.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 /// A manager process. It is killed when this is dropped.
@@ -107,8 +107,8 @@ impl Manager {
         Ok(())
     }
 
-    /// From now on every wait of this process fails at once, with the end of the log, when the manager has ended. For one that several tests
-    /// share, and none stops.
+    /// From now on every wait of this process fails at once, with the end of the log, if the manager has ended. For a manager that several tests
+    /// share and none stops.
     pub fn must_not_end(&self) {
         VITALS.add(self.program.id(), self.program.name(), self.program.log());
     }
@@ -185,7 +185,7 @@ impl Manager {
         self.program.ended()
     }
 
-    /// What it was started with.
+    /// The setup with which it was started.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }

@@ -53,7 +53,7 @@ impl<'a> Scraper<'a> {
     ///
     /// # Errors
     ///
-    /// If the account cannot be made or there is no token for it, the manager's metrics port cannot be reached, or its answer is a refusal.
+    /// If the account or its token cannot be made, the manager's metrics port cannot be reached, or it refuses the request.
     pub async fn scrape(&self, manager: &Manager) -> Result<String> {
         let address = format!("https://127.0.0.1:{}", manager.setup().metrics);
         let mut config = Config::new(address.parse().context("reading the metrics address")?);

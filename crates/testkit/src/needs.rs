@@ -1,12 +1,12 @@
-//! Stories that need the real controller of a job kind. These take minutes to build, and people who work on something else need not have them: where
-//! one is missing its stories are left out, and say so. Where all stories are to be told, such a story fails.
+//! Tests that need the real controller of a job kind. These controllers take minutes to build, and not every developer needs them: without one its
+//! tests are skipped with a message. If all tests are required, such a test fails.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
 
 use crate::assets::{self, Tool};
 
-/// Variables by which all stories are to be told: `make test` sets the first, services that run CI the second.
+/// Variables that require all tests: `make test` sets the first, CI services set the second.
 const ALL_STORIES: [&str; 2] = ["SLUICE_ALL_STORIES", "CI"];
 
 /// Ends a test, which then passes, where a program that it needs is missing (see [`has`]).
@@ -19,13 +19,13 @@ macro_rules! needs {
     };
 }
 
-/// What becomes of a story.
+/// What to do with a test.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Told,
-    /// It is left out, and this is said.
+    /// The test is skipped, with this message.
     LeftOut(String),
-    /// It fails, and this is why.
+    /// The test fails, for this reason.
     Fails(String),
 }
 
@@ -40,16 +40,16 @@ impl Verdict {
     }
 }
 
-/// Whether a variable is set, to something else than no.
+/// Whether a variable is set to something else than no.
 fn is_set(value: Option<&OsStr>) -> bool {
     value.is_some_and(|value| !["", "0", "false"].map(OsStr::new).contains(&value))
 }
 
-/// Whether a program is there. If not, a line on stderr says that the test that asks is left out.
+/// Whether a program is installed. If not, a line on stderr says that the calling test is skipped.
 ///
 /// # Panics
 ///
-/// If it is missing where all stories are to be told.
+/// If it is missing where all tests are required.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn has(tool: Tool) -> bool {
     let all = ALL_STORIES.iter().any(|name| is_set(std::env::var_os(name).as_deref()));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_story_without_its_program_is_left_out_locally_and_fails_where_all_are_told() {
+    fn a_test_without_its_program_is_skipped_locally_and_fails_where_all_are_required() {
         let of = |is_there, all| Verdict::of(Tool::KubeRayOperator, is_there, all);
         let left_out = "skipped: needs kuberay-operator (make control-plane)".to_owned();
         assert_eq!(of(false, false), Verdict::LeftOut(left_out));

@@ -49,7 +49,7 @@ pub fn gpu_pool(name: &str, nodes: u32, gpus: u32, accelerator: &str) -> Pool {
 }
 
 impl Pool {
-    /// One more label on each node.
+    /// Adds a label to each node.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());

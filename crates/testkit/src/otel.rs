@@ -1,4 +1,4 @@
-//! OpenTelemetry's own collector, built from pinned Go modules: it takes OTLP over HTTP with TLS, and prints the spans that came.
+//! OpenTelemetry's own collector, built from pinned Go modules: it accepts OTLP over HTTP with TLS, and prints the received spans.
 
 use std::fs;
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ impl Collector {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// What it has printed.
+    /// The output of the collector.
     pub fn log(&self) -> PathBuf {
         self.program.log().to_owned()
     }

@@ -51,7 +51,7 @@ impl Builder {
         self
     }
 
-    /// Runs kwok: every Node that is made gets ready and runs its pods.
+    /// Runs kwok: every new Node becomes ready and runs its pods.
     #[must_use]
     pub fn kwok(mut self, wanted: bool) -> Self {
         self.kwok = wanted;
@@ -64,7 +64,7 @@ impl Builder {
         self.controller_manager(true).scheduler(true).kwok(true)
     }
 
-    /// One more flag for kube-apiserver.
+    /// Adds a flag for kube-apiserver.
     #[must_use]
     pub fn api_server_flag(mut self, flag: &str) -> Self {
         self.api_server_flags.push(flag.to_owned());
@@ -107,7 +107,7 @@ impl Builder {
 
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    // In the order in which they are stopped.
+    // The other programs, in the order in which they are stopped.
     pub(crate) others: Vec<Program>,
     pub(crate) api_server: Option<Program>,
     pub(crate) etcd: Option<Program>,
@@ -125,7 +125,7 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// A plane with etcd and the API server; add what else is needed.
+    /// Builds a plane with etcd and the API server; other programs are options.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -223,7 +223,7 @@ impl ControlPlane {
             Ok(progress(answer == "ok", answer))
         })
         .await?;
-        // Ready does not include the built-in namespaces, and nearly every test uses this one.
+        // Readiness does not include the built-in namespaces, and nearly every test uses this one.
         let namespaces: Api<Namespace> = Api::all(client);
         eventually("the namespace default", START_DEADLINE, || async {
             Ok(progress(namespaces.get_opt("default").await?.is_some(), "not there"))
@@ -277,11 +277,11 @@ impl ControlPlane {
         self.folder.join("logs").join(format!("{program}.log"))
     }
 
-    /// A new client with the administrator's rights. It belongs to the runtime it is made in: make one per test.
+    /// A new client with the administrator's rights. It belongs to the runtime in which it is made: make one per test.
     ///
     /// # Errors
     ///
-    /// If the plane's kubeconfig, or a certificate that it names, cannot be read.
+    /// If the plane's kubeconfig, or one of its certificates, cannot be read.
     pub async fn client(&self) -> Result<Client> {
         client_of(&self.kubeconfig_path()).await
     }
@@ -311,7 +311,7 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// A token of a service account (TokenRequest), good for a day.
+    /// A token of a service account (TokenRequest), valid for a day.
     ///
     /// # Errors
     ///

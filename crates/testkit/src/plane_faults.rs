@@ -1,4 +1,4 @@
-//! What a test does to a running plane: programs that stand still for a while, and restart.
+//! Faults of a running plane: programs that stop for a while, and restarts.
 
 use anyhow::{Context as _, Result};
 use rustix::process::Signal;

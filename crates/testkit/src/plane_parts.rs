@@ -36,7 +36,7 @@ pub(crate) fn etcd(folder: &Path, client: u16, peer: u16) -> Result<Command> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=test={peer}"),
-        // Nothing here outlives the test: losing it in a power cut is no loss, and it is much faster.
+        // The data need not outlive the test, so fsync is off: it is much faster.
         "--unsafe-no-fsync".to_owned(),
         // A long day keeps every revision, as the API server is replaced too often to compact them: etcd's 2 GiB hold 9,000 jobs.
         format!("--quota-backend-bytes={}", 8_u64 << 30),
@@ -100,7 +100,7 @@ pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) ->
             "--leader-elect=false",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
-            // No fake pod can be reached, so nothing reads the endpoints that each JobSet's Service would get.
+            // Fake pods cannot be reached, so the endpoints of JobSets' Services would have no use.
             "--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
         ])
         .arg(format!("--secure-port={port}"))

@@ -1,4 +1,4 @@
-//! Free ports for programs that need theirs as a setting.
+//! Free ports for programs whose ports are settings.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{TcpListener, UdpSocket};
@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 /// between looking and listening, and while a program restarts.
 const RANGE: Range<u16> = 15_000..32_000;
 
-/// The UDP ports of the same numbers, held as long as this process lives: a program may take a minute to listen on its port,
-/// and no other test process must give it away meanwhile. Nothing here uses UDP.
+/// UDP sockets with the same numbers, held as long as this process lives, to reserve the ports: a program may take a minute to listen on its port,
+/// and no other test process may hand it out meanwhile. Nothing here uses UDP.
 static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
 /// Ports that are free now, all different, and not given to other test processes at the same time. They are looked for from

@@ -14,9 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::vital::{VITALS, tail};
 
-/// What the watchdog runs: it keeps the ids of living programs, and when its input ends (because the process that
-/// feeds it is gone) it kills them and removes the folder. It ignores the terminal's signals, so that Ctrl-C cannot take
-/// it before the programs.
+/// The watchdog's script: it keeps the ids of living programs. When its input ends because the process that feeds it has died, it kills them and
+/// removes the folder. It ignores the terminal's signals, so that Ctrl-C does not kill it before the programs.
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 pids=
@@ -66,12 +65,12 @@ impl Watchdog {
     fn note(&self, line: &str) {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipe) = input.as_mut() {
-            // A watchdog that is gone can only be missed when this process is killed too.
+            // A dead watchdog matters only if this process is killed, too.
             let _ = writeln!(pipe, "{line}").and_then(|()| pipe.flush());
         }
     }
 
-    /// Makes a program that is not our child (any more) die with this process.
+    /// Registers a program that is not, or no longer, our child to be killed with this process.
     pub fn adopt(&self, id: u32) {
         self.note(&format!("+ {id}"));
     }
@@ -85,12 +84,12 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.input.lock().unwrap_or_else(PoisonError::into_inner).take());
-        // It ends by itself now; waiting keeps "everything is gone" true when this returns.
+        // The watchdog ends by itself now; waiting ensures that everything is gone when this returns.
         let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).wait();
     }
 }
 
-/// The test that started a program, in its environment: `ps e` shows for which test the processors work.
+/// The variable with the test that started a program: `ps e` shows for which test a program runs.
 const STARTED_BY: &str = "SLUICE_TEST";
 
 /// A running program with its log file.
@@ -109,7 +108,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// If the log file cannot be opened, or the program is not there or cannot be run.
+    /// If the log file cannot be opened, or the program does not exist or cannot be run.
     pub fn start(name: &str, mut command: Command, log: &Path, watchdog: &Arc<Watchdog>) -> Result<Self> {
         let out = File::options()
             .create(true)
@@ -137,7 +136,7 @@ impl Program {
         self.child.id()
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -180,7 +179,7 @@ impl Program {
         if self.ended().is_some() {
             return Ok(());
         }
-        // Not reaped yet, so the id is still this program's.
+        // The process is not reaped yet, so its id cannot belong to another one.
         kill_process(Pid::from_child(&self.child), signal)
             .with_context(|| format!("signalling {}", self.name))
     }

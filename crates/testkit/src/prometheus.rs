@@ -1,4 +1,4 @@
-//! A real Prometheus: Debian's package, found in the `PATH`, else in the cache, else fetched by apt-get (which needs no rights for that).
+//! A real Prometheus: Debian's package, from the `PATH`, else from the cache, else downloaded by apt-get (which needs no rights for that).
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ pub fn path(program: &str) -> Result<PathBuf> {
     }
     let parent = workspace().join(".cache");
     fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
-    // One at a time on the machine: a second process waits here and then finds it.
+    // One download at a time on the machine: a second process waits here and then finds it.
     let lock = File::create(parent.join(".prometheus.lock")).context("opening the lock of Prometheus")?;
     lock.lock().context("locking")?;
     if !found.is_file() {

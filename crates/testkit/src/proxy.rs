@@ -1,6 +1,5 @@
-//! A reverse proxy in front of the API server that makes its bad days: refusals for a while, connections that break, and a
-//! cut right after a write was carried out. It also reports which writes came through. Several plays can have a bad day of their own
-//! each ([`Fault`]).
+//! A reverse proxy in front of the API server that causes faults: refusals for a while, broken connections, and a cut right after a write was carried
+//! out. It also reports which writes arrived. Several runs can each have their own fault ([`Fault`]).
 
 mod disruption;
 mod scope;
@@ -43,7 +42,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// Whether it is one of those that are counted apart: leases, events, and reviews, which store nothing.
+    /// Whether a write is counted separately: leases, events, and reviews, which store nothing.
     pub fn is_housekeeping(&self) -> bool {
         step::is_housekeeping(&self.path)
     }
@@ -138,7 +137,7 @@ impl FaultProxy {
         self.shared.state().refused
     }
 
-    /// Harms some requests for a while, beside whatever else goes on.
+    /// Disturbs some requests for a while, in addition to other faults.
     pub fn disrupt(&self, disruption: Disruption) {
         self.shared.state().disruptions.begin(disruption);
     }
@@ -148,7 +147,7 @@ impl FaultProxy {
         self.shared.state().disruptions.harmed
     }
 
-    /// Breaks every open connection, watches included. New ones are served.
+    /// Breaks every open connection, including watches. New ones are served.
     pub fn drop_connections(&self) {
         self.shared.state().drop_connections();
     }
@@ -186,8 +185,7 @@ impl FaultProxy {
         self.shared.state().writes.clone()
     }
 
-    /// Counts the steps that concern a namespace and the cluster-wide objects of the same name, from now on; one of them meets
-    /// this fault.
+    /// Counts the steps for a namespace and the cluster-wide objects of the same name, from now on; one of them meets this fault.
     pub fn begin_scope(&self, name: &str, fault: Option<Fault>) {
         self.shared.state().scopes.begin(name, fault);
     }
@@ -197,12 +195,12 @@ impl FaultProxy {
         self.shared.state().scopes.heal(name);
     }
 
-    /// What a scope's writes came to so far.
+    /// The result of a scope's writes so far.
     pub fn scope(&self, name: &str) -> Scope {
         self.shared.state().scopes.get(name)
     }
 
-    /// Starts counting anew.
+    /// Restarts counting.
     pub fn forget_writes(&self) {
         self.shared.state().writes.clear();
     }
@@ -231,7 +229,7 @@ impl ProxyState {
         self.drop_connections();
     }
 
-    /// The status to refuse this request with, if it is to be refused.
+    /// The status with which to refuse this request, if it must be refused.
     fn refusal(&mut self, method: &Method, path: &str) -> Option<StatusCode> {
         let refusal = self.refusal.as_ref()?;
         if refusal.until <= Instant::now() {
@@ -243,7 +241,7 @@ impl ProxyState {
         Some(status)
     }
 
-    /// Notes a write; true if it was the last one before the cut.
+    /// Notes a write; returns true if it was the last one before the cut.
     fn note(&mut self, write: Write) -> bool {
         let counts = !write.is_housekeeping();
         self.writes.push(write);
@@ -274,7 +272,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// What breaks a connection.
+/// The error that breaks a connection.
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 fn is_write(method: &Method) -> bool {

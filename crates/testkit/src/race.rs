@@ -1,7 +1,7 @@
-//! A race: Workloads of several classes are made directly in many queues, and end after their run time once they are admitted, as in Kueue's own
-//! performance harness. What the manager under test writes is counted by the API server.
+//! A race: Workloads of several classes are created directly in many queues, and end after their run time once they are admitted, as in Kueue's own
+//! performance harness. The API server counts the writes of the manager under test.
 //!
-//! [`run`] takes any manager that speaks Kueue's API. Counts can have budgets; times are of this machine.
+//! [`run`] takes any manager with Kueue's API. Counts can have budgets; times depend on the machine.
 
 mod bare;
 mod figures;
@@ -56,7 +56,7 @@ fn manifests(race: &Race) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n")
 }
 
-/// A manager, ours or another one.
+/// A manager, Sluice or another one.
 enum Runner {
     Sluice(Manager),
     Other(Program),

@@ -1,4 +1,4 @@
-//! Ray's kinds: KubeRay's own operator. Its one webhook is off: it checks names alone.
+//! Ray's kinds: KubeRay's own operator. Its only webhook is off: it only checks names.
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -43,7 +43,7 @@ async fn wait_until_it_looks_after(operator: &mut Controllers, client: &Client) 
     Ok(())
 }
 
-/// A cluster that is valid and does nothing.
+/// A cluster that is valid and has no effect.
 fn probe() -> Value {
     let pod = json!({"spec": {"containers": [{"name": "ray", "image": "example.com/none"}]}});
     json!({

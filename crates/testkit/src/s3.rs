@@ -20,10 +20,10 @@ const START_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The key that it takes.
 pub const KEY: &str = "journal";
-/// What belongs to the key.
+/// The secret of the key.
 pub const SECRET: &str = "not-a-secret-of-anyone";
 
-/// A running server with one bucket. It is killed when this is dropped.
+/// A running server with one bucket. Dropping it kills the server.
 #[derive(Debug)]
 pub struct S3Gateway {
     program: Program,

@@ -1,4 +1,4 @@
-//! How a manager is run outside the cluster: its configuration file, ports, credentials and flags.
+//! How a manager runs outside the cluster: its configuration file, ports, credentials and flags.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::ports::free_ports;
 /// Everything that [`crate::Manager`] needs to start.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The Configuration (config.kueue.x-k8s.io/v1beta2) as it is written to the file.
+    /// The Configuration (config.kueue.x-k8s.io/v1beta2) in the file.
     pub configuration: Value,
     /// The user that the manager acts as.
     pub kubeconfig: PathBuf,
@@ -28,11 +28,11 @@ pub struct Setup {
     pub webhook: u16,
     /// Port of the aggregated APIs.
     pub visibility: u16,
-    /// What the process may take; everything unless it says otherwise.
+    /// The limits of the process; unlimited by default.
     pub limits: Option<Limits>,
 }
 
-/// Limits of a process: `ulimit`, which every machine can set, and a memory cgroup where the machine lets one be made.
+/// Limits of a process: `ulimit`, which every machine supports, and a memory cgroup if the machine allows one.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Memory of its own, in bytes: at least what a cgroup would count, as what is reserved and not used counts, too.
@@ -108,8 +108,8 @@ impl Setup {
         self
     }
 
-    /// Leases of 5 s, for a test that kills a leader: its successor need not be waited for so long. An API server that is slow for 4 s takes such a
-    /// lease from a leader that is well.
+    /// Leases of 5 s, for a test that kills a leader, so that its successor takes over sooner. If an API server does not answer for 4 s, even a
+    /// healthy leader loses such a lease.
     #[must_use]
     pub fn brief_leases(self) -> Self {
         self.with(&json!({
@@ -123,14 +123,14 @@ impl Setup {
         self.with(&json!({"leaderElection": {"leaderElect": false}}))
     }
 
-    /// One more flag, for example `--controllers=*,-scheduler`.
+    /// Adds a flag, for example `--controllers=*,-scheduler`.
     #[must_use]
     pub fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.to_owned());
         self
     }
 
-    /// One more variable of the environment.
+    /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -144,7 +144,7 @@ impl Setup {
         self
     }
 
-    /// What the process may take.
+    /// Sets the limits of the process.
     #[must_use]
     pub fn limited(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);

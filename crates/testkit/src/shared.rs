@@ -1,5 +1,5 @@
-//! Complete control planes: one per test binary that its tests share, each in namespaces and with names of its own, and others for tests
-//! that need one to themselves.
+//! Complete control planes: one per test binary, which its tests share with their own namespaces and names, and others for tests that need one
+//! exclusively.
 
 use std::ops::Deref;
 use std::sync::LazyLock;
@@ -29,7 +29,7 @@ impl Complete {
         Self::with(ControlPlane::builder()).await
     }
 
-    /// The same, on a plane with these flags besides.
+    /// The same on a plane with these additional flags.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! SparkApplications: the Spark operator's own controllers and webhooks, each a process of the plane. What they hand applications to is a
-//! **stand-in** for spark-submit: it makes the pods that Spark would make. Another one deletes executors at the end of their driver.
+//! SparkApplications: the Spark operator's own controllers and webhooks, each a process of the plane. A **stand-in** for spark-submit makes the pods
+//! that Spark would make of an application. Another one deletes executors when their driver ends.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -65,7 +65,7 @@ pub async fn start(plane: &ControlPlane) -> Result<Operator> {
     ];
     let mut webhooks = Controllers::start(plane, Tool::SparkOperator, &arguments).await?;
     let (home, access) = (folder.display().to_string(), plane.kubeconfig_path().display().to_string());
-    // It refuses to work without an address of the API server for Spark.
+    // The operator requires an address of the API server for Spark.
     let variables = [
         ("SPARK_HOME", home.as_str()),
         ("KUBECONFIG", &access),

@@ -1,5 +1,5 @@
-//! TrainJobs: the trainer's real controllers as one process of the plane, with their webhooks, built from a pinned Go module. The JobSets that they
-//! make are the JobSet controller's.
+//! TrainJobs: the trainer's real controllers as one process of the plane, with their webhooks, built from a pinned Go module. The JobSet controller
+//! handles the JobSets that they make.
 
 use std::fs;
 

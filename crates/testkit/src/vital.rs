@@ -1,10 +1,10 @@
-//! Programs without which waiting is in vain: once one of them has ended, a wait ends at once, with what the program said last.
+//! Programs that every wait depends on: once one of them has ended, waits end at once, with the program's last output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// So many lines of a log are shown.
+/// The number of lines that are shown of a log.
 const LINES: usize = 20;
 
 /// A program that must not end.
@@ -19,7 +19,7 @@ struct Vital {
 #[derive(Debug, Default)]
 pub(crate) struct Vitals(Mutex<Vec<Vital>>);
 
-/// Those of this process.
+/// The vital programs of this process.
 pub(crate) static VITALS: Vitals = Vitals(Mutex::new(Vec::new()));
 
 impl Vitals {
@@ -34,7 +34,7 @@ impl Vitals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|vital| vital.id != id);
     }
 
-    /// What the first said that has ended, if one has.
+    /// The last output of the first program that has ended, if one has.
     pub fn ended(&self) -> Option<String> {
         let vitals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = vitals.iter().find(|vital| !is_alive(vital.id))?;
@@ -42,7 +42,7 @@ impl Vitals {
     }
 }
 
-/// Whether a child runs. One that ended keeps its folder in /proc, with another state, until it is waited for.
+/// Whether a child runs. An ended one keeps its folder in /proc, with another state, until it is reaped.
 fn is_alive(id: u32) -> bool {
     fs::read_to_string(format!("/proc/{id}/stat"))
         .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))

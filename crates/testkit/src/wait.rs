@@ -1,4 +1,4 @@
-//! Polling a condition with a deadline. On timeout the error says what was seen last, which is what one needs to know.
+//! Polls a condition with a deadline. On timeout the error has the last observation.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::vital::{VITALS, Vitals};
 
 /// How far a condition is.
 pub enum Progress<T> {
-    /// It is as it should be.
+    /// The condition holds.
     Done(T),
-    /// Not yet; this is what there is.
+    /// The condition does not hold yet; this is the present state.
     NotYet(String),
-    /// It never will be: waiting on is in vain.
+    /// The condition can never hold, so waiting ends.
     Never(String),
 }
 
@@ -27,7 +27,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The pause after having waited so long: a tenth of it. Many things are waited for at once, and each look costs the API server something.
+/// The pause after a wait of this length: a tenth of it. Many conditions are waited for at the same time, and each look costs the API server
+/// something.
 fn pause(waited: Duration) -> Duration {
     (waited / 10).clamp(PAUSE, LONGEST_PAUSE)
 }
@@ -67,7 +68,7 @@ where
             Ok(Ok(Progress::NotYet(now))) => seen = now,
             Ok(Ok(Progress::Never(why))) => bail!("{what}: never, because {why}"),
             Ok(Err(error)) => seen = format!("{error:#}"),
-            // The last look has little time left: the result of the one before says more.
+            // The last look has little time left: the result of the previous one is more informative.
             Err(_) => seen = format!("a look that did not finish; before that {seen}"),
         }
         if started.elapsed() >= deadline {
@@ -81,7 +82,7 @@ where
 ///
 /// # Errors
 ///
-/// If the condition does not hold at a look: the error says when that was, and what was seen. A look that returns an error ends it, too.
+/// If the condition does not hold at a look: the error has the time and the observation. A look that returns an error ends it, too.
 pub async fn consistently<F>(what: &str, period: Duration, mut condition: impl FnMut() -> F) -> Result<()>
 where
     F: Future<Output = Result<Progress<()>>>,

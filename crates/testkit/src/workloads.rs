@@ -1,4 +1,4 @@
-//! Workloads as JSON, for tests that look at what a user sees rather than at our own types.
+//! Workloads as JSON, for tests of what a user sees rather than of our own types.
 
 use anyhow::{Context as _, Result};
 use kube::Client;

@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: the engine's cases as a table of figures, with counts checked against the budgets.
+//! `cargo xtask bench`: a table of the engine's cases, with counts checked against the budgets.
 //!
-//! Every run is a process of its own, so that peak memory is that of one case. Timings are reported and never fail;
-//! counts (cycles, evaluations, allocations, instructions) are the same on every machine and do.
+//! Every run is a process of its own, so that peak memory is that of one case. Timings are reported and never fail; counts (cycles, evaluations,
+//! allocations, instructions) are the same on every machine, and fail if they exceed their budget.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -32,9 +32,9 @@ pub struct Args {
     no_scale: bool,
 }
 
-/// What callgrind counts: from the entry of `Scheduler::cycle`, which is every cycle, to its end.
+/// What callgrind counts: each call of `Scheduler::cycle`, from its beginning to its end.
 const TOGGLE: [&str; 1] = ["--toggle-collect=sluice_core::*Scheduler*::cycle"];
-/// The same of the whole engine: inputs, cycles, and what is asked page by page.
+/// The same for the whole engine: inputs, cycles, and pages.
 const ENGINE_TOGGLE: [&str; 3] = [
     "--toggle-collect=sluice_engine::*Engine*::apply",
     "--toggle-collect=sluice_engine::*Engine*::cycle",
@@ -62,27 +62,27 @@ pub struct Budgets {
     /// Jobs that are made of many pods, by name.
     #[serde(default)]
     pods: BTreeMap<String, crate::pods_bench::Budget>,
-    /// Those of `cargo xtask race`, which reads them itself.
+    /// The budgets of `cargo xtask race`, which reads them itself.
     #[serde(default, rename = "race")]
     _race: Option<serde::de::IgnoredAny>,
 }
 
-/// What one case is measured against.
+/// The budget of one case.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseBudget {
-    /// What Kueue's own core took for the same case, for comparison.
+    /// The results of Kueue's own core for the same case, for comparison.
     kueue: Option<Kueue>,
-    /// What Sluice wants to reach.
+    /// Sluice's goals.
     #[serde(default)]
     goal: Goal,
     /// Exact number of cycles.
     pub cycles: u64,
-    /// At most so many flavor assignments.
+    /// The most flavor assignments.
     pub evaluations: u64,
-    /// At most so many searches for victims.
+    /// The most searches for victims.
     pub preemption_searches: u64,
-    /// At most so many allocations inside cycles, per admission.
+    /// The most allocations in cycles, per admission.
     allocations_per_admission: f64,
 }
 

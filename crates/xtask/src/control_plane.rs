@@ -1,4 +1,4 @@
-//! The programs of the test bed.
+//! The programs of the test control planes.
 
 use std::process::ExitCode;
 

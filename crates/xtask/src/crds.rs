@@ -1,6 +1,6 @@
 //! `cargo xtask crds`: the CustomResourceDefinitions in `config/crd`, written from the Rust types.
 //!
-//! One file per kind and a kustomization. `--check` writes nothing and fails where a file is not what the types say.
+//! One file per kind and a kustomization. `--check` writes nothing and fails if a file differs from the types.
 
 use std::collections::BTreeMap;
 use std::fs;

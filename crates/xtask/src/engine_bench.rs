@@ -1,8 +1,8 @@
 //! The whole engine on large worlds, objects in and effects out: decoding, start-up, takeover, one event of each kind, a cycle with nothing to do,
 //! the gauges, and memory per object.
 //!
-//! Each world is measured in a process of its own (`xtask engine QUEUES`). Times are CPU time and are reported; counts and
-//! allocations are the same on every machine and have budgets.
+//! Each world is measured in a process of its own (`xtask engine QUEUES`). Times are CPU time and are reported; counts and allocations are the same
+//! on every machine and have budgets.
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
@@ -71,7 +71,7 @@ struct Figures {
     peak_rss_mib: f64,
 }
 
-/// What a step may cost at most, in `tests/performance/budgets.toml`.
+/// The budget of a step, in `tests/performance/budgets.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
@@ -80,7 +80,7 @@ pub struct Budget {
     bytes_per_object: f64,
     /// By step.
     step: BTreeMap<String, StepBudget>,
-    /// Of all steps, on the world of a number of queues: one that callgrind plays quickly.
+    /// Instructions of all steps, on a world of this many queues that callgrind runs quickly.
     instructions: Option<Instructions>,
 }
 
@@ -110,7 +110,7 @@ struct StepBudget {
     evaluations: u64,
     #[serde(default)]
     rebuilt_nodes: u64,
-    /// What one page looks at.
+    /// The number of examined objects of the largest page.
     #[serde(default)]
     largest_page: u64,
     /// A goal, not a budget: of the longest page where there are pages.
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the worlds of the budgets, prints a table of each, and notes what is over its budget.
+/// Measures the worlds of the budgets, prints a table of each, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
         let output = Command::new(std::env::current_exe()?)
@@ -220,14 +220,14 @@ impl Bench {
     }
 }
 
-/// Looks for one page, as the manager asks for it. Gauges have their own.
+/// The size of one page, as the manager requests it. Gauges have their own.
 const PAGE: usize = 250;
 
 impl Bench {
-    /// What is asked page by page: all pages, and the longest one. The gauges that the configuration can have are all there.
+    /// The paged answers: all pages, and the longest one, with all gauges that the configuration can have.
     fn pages(&mut self) {
         let engine = &self.engine;
-        // What is asked is kept to the end: giving memory back is not the engine's work.
+        // The answers are kept to the end, so that freeing their memory is not measured.
         let mut accounting = None;
         if let Some((key, _)) = engine.workloads().last() {
             let accounting =
@@ -344,7 +344,7 @@ fn measure(queues: usize) -> Figures {
     let mut bench = Bench { engine: Engine::new(config), steps: BTreeMap::new() };
     bench.steps.insert("0 decoding".to_owned(), decoding);
     bench.step("1 start-up of a standby", inputs);
-    // The same once more, to see what stays: what comes in is part of it then.
+    // A second start, to see the memory that stays; the input is included then.
     let mut fresh = None;
     let held = allocation_counter::measure(|| {
         let mut engine = Engine::new(EngineConfig::default());

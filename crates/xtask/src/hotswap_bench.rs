@@ -1,8 +1,8 @@
-//! The search for room for displaced work when hundreds of node pools fail at once: how long the engine looks at a stretch.
+//! The search for capacity for displaced jobs when hundreds of node pools fail at once: how much the engine examines per cycle.
 //!
-//! Pools of two nodes with a JobSet each; of the first half, whose JobSets have the higher priority, all but one fail. With `--racks` the
-//! nodes have a topology: racks with a JobSet each that needs a whole one, and of each rack that fails, two nodes do. It is measured in a
-//! process of its own (`xtask hotswap POOLS`). Times are CPU time and are reported; steps have a budget.
+//! The world has pools of two nodes with a JobSet each. In the first half, whose JobSets have the higher priority, all pools but one fail. With
+//! `--racks` the nodes have a topology: each rack has a JobSet that needs all of it, and in each failing rack two nodes fail. Each world is measured
+//! in a process of its own (`xtask hotswap POOLS`). Times are CPU time and are reported; steps have a budget.
 //!
 //! And the search for nodes while nothing about them changes, which costs nothing; and single events of nodes and pods, which touch one node.
 
@@ -43,7 +43,7 @@ const MAX_CYCLES: u64 = 20_000;
 const DECIDED_GOAL_MS: f64 = 100.0;
 /// Nodes of a rack.
 const RACK: usize = 50;
-/// So long after its nodes failed they are lost.
+/// How long after their failure nodes count as lost.
 const NOT_READY_SECONDS: i64 = 30;
 
 /// The figures of one world.
@@ -55,11 +55,11 @@ struct Figures {
     cycles: u64,
     /// The world settled within the cycles allowed.
     done: bool,
-    /// Nodes and Workloads that one cycle looked at, at most.
+    /// The most nodes and Workloads that one cycle examined.
     steps: u64,
     /// All that were looked at.
     all_steps: u64,
-    /// Looks at all nodes and displaced work that one cycle made, at most.
+    /// The most passes over all nodes and displaced jobs in one cycle.
     looks: u64,
     /// All that were made.
     all_looks: u64,
@@ -81,7 +81,7 @@ struct Figures {
     evicted: usize,
 }
 
-/// What it may cost at most, in `tests/performance/budgets.toml`.
+/// The budget, in `tests/performance/budgets.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
@@ -104,7 +104,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Whether its world is one that an unoptimised engine plays in a minute.
+    /// Whether an unoptimised engine runs this world in a minute.
     pub fn is_small(&self) -> bool {
         self.failing <= 160 && self.racks.is_none() && !self.decide
     }
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the worlds of the budgets, and notes what is over its budget.
+/// Measures the worlds of the budgets, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
         let output = Command::new(std::env::current_exe()?)
@@ -175,7 +175,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
     Ok(())
 }
 
-/// Pools of two nodes, under a JobSet each; those before `half` but for the first fail.
+/// Pools of two nodes with one JobSet each; the pools before `half` fail, except the first.
 fn pools(bed: &mut Bed, names: &[&str], half: usize) {
     bed.page_queue(i64::try_from(half * 16).unwrap_or(i64::MAX));
     bed.pools(names, 2);
@@ -186,7 +186,7 @@ fn pools(bed: &mut Bed, names: &[&str], half: usize) {
     bed.fail(&names[1..half]);
 }
 
-/// Racks, under a JobSet each that needs nearly all of one; of each of the first `failing`, two nodes fail.
+/// Racks with one JobSet each that needs nearly all of a rack; in each of the first `failing` racks two nodes fail.
 fn racks(bed: &mut Bed, names: &[&str], failing: usize) {
     bed.topology();
     bed.page_queue(i64::try_from(names.len() * RACK * 4).unwrap_or(i64::MAX));
@@ -258,7 +258,7 @@ fn measure(args: &Args) -> Figures {
     }
 }
 
-/// Nodes of the other topology that come, one after the other.
+/// How many nodes of the other topology are added, one after the other.
 const ROUNDS: u64 = 100;
 
 /// StrictFIFO queues whose heads wait, each of another shape.
@@ -274,7 +274,7 @@ pub struct UntouchedBudget {
     counted: u64,
 }
 
-/// Measures that world, and notes what is over its budget: it is remembered, and nothing is searched or counted.
+/// Measures that world, and notes exceeded budgets: the refusal is cached, so nothing is searched or counted.
 pub fn untouched_table(budget: &UntouchedBudget, failures: &mut Vec<String>) {
     let mut bed = untouched();
     let before = bed.c.engine.work();

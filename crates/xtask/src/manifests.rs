@@ -1,8 +1,7 @@
 //! `cargo xtask manifests`: the chart's copy of the CRDs, and the plain manifests of `config/` rendered from the chart.
 //!
-//! One source, several forms: the Rust types make `config/crd` (`cargo xtask crds`), the registry of job kinds makes the chart's list of kinds and the
-//! frameworks of its values, and the chart's templates make the rest.
-//! `--check` compares and writes nothing.
+//! There is one source for all forms: the Rust types make `config/crd` (`cargo xtask crds`), the registry of job kinds makes the chart's list of
+//! kinds and the frameworks of its values, and the chart's templates make the rest. `--check` compares and writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +21,7 @@ const NAMESPACE: &str = "kueue-system";
 /// Folders of `config/` that this command owns. `config/crd` belongs to `cargo xtask crds`.
 const FOLDERS: [&str; 7] =
     ["default", "manager", "prometheus", "rbac", "visibility", "visibility-apf", "webhook"];
-/// What the chart has beside other templates, and upstream apart: it is not everywhere wanted (docs/reference/08-tooling.md 8.8).
+/// Files that are templates in the chart, and separate upstream, because not every cluster wants them (docs/reference/08-tooling.md 8.8).
 const APART: [(&str, &str); 1] = [("config/visibility/apf.yaml", "config/visibility-apf/apf.yaml")];
 
 /// The chart's template with the job kinds.
@@ -55,7 +54,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What differs from what should be there, one line per file; written, too, unless `check`.
+/// The files with differences, one line each; they are written as well, unless `check`.
 fn bring_up_to_date(root: &Path, check: bool) -> Result<Vec<String>> {
     let mut drift = Vec::new();
     let values = fs::read_to_string(root.join(VALUES)).with_context(|| format!("reading {VALUES}"))?;
@@ -145,7 +144,7 @@ fn integrations() -> String {
     text + "{{- end }}\n"
 }
 
-/// The chart's values with the frameworks that it lists by default: those that need no gate that is off by default.
+/// The chart's values with its default frameworks: those that do not need a gate that is off by default.
 fn with_frameworks(values: &str) -> Result<String> {
     let (before, rest) = values.split_once(FRAMEWORKS).context("no list of frameworks")?;
     if rest.contains(FRAMEWORKS) {
@@ -214,7 +213,7 @@ fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// What `helm template` makes of the chart with these values.
+/// The output of `helm template` for the chart with these values.
 fn render(root: &Path, values: &[&str]) -> Result<String> {
     let helm = assets::path(Tool::Helm)?;
     let mut command = Command::new(&helm);
@@ -229,8 +228,7 @@ fn render(root: &Path, values: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("helm template printed what is not UTF-8")
 }
 
-/// Helm's output, one file per template: `templates/rbac/x.yaml` becomes `config/rbac/x.yaml`. Lines that only mean something
-/// to helm are left out.
+/// Helm's output as one file per template: `templates/rbac/x.yaml` becomes `config/rbac/x.yaml`. Lines that only matter to helm are left out.
 fn split_by_template(rendered: &str) -> BTreeMap<PathBuf, String> {
     let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for document in rendered.split("\n---\n") {

@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: does a test notice when the core decides wrongly? Makes the changes of `tests/mutants.toml` to a
-//! copy of the core, one at a time, and runs the tests `rules` and `agreement` and the unit tests on each. One that no test notices fails
-//! the command. It is the small sample for CI; `make mutants` makes every change that cargo-mutants knows.
+//! `cargo xtask mutants`: does a test notice when the core decides wrongly? Makes the changes of `tests/mutants.toml` in a copy of the core, one at a
+//! time, and runs the tests `rules` and `agreement` and the unit tests on each. A mutant that no test notices fails the command. This is the small
+//! sample for CI; `make mutants` makes every change that cargo-mutants knows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,11 +34,11 @@ struct Sample {
 struct Mutant {
     /// Below `crates/core/src`.
     file: PathBuf,
-    /// What the core does wrongly with it.
+    /// The error that it causes in the core.
     what: String,
     /// Occurs once in the file.
     from: String,
-    /// What stands there instead.
+    /// The replacement.
     to: String,
 }
 
@@ -55,7 +55,7 @@ const UNIT: &str = "sluice_core";
 /// How much of them is run: some seconds for each mutant.
 const EFFORT: [(&str, &str); 2] = [("SLUICE_WORLDS", "300"), ("SLUICE_EXHAUSTIVE", "20000")];
 
-/// A mutant that makes a test run longer than this hangs, which is noticed, too, where the core as it is needs no more than a quarter of it.
+/// A mutant that makes a test run longer than this hangs, and counts as noticed if the unchanged core needs at most a quarter of it.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Runs the command; a mutant that no test notices gives exit code 1.
@@ -161,7 +161,7 @@ impl Copy {
             .with_context(|| format!("cargo built no test {test}"))
     }
 
-    /// The first test that does not pass, and how it ends. One that is not needed any more is not built.
+    /// The first test that fails, and how it ends. Tests after it are not built.
     fn noticed_by(&self) -> Result<Option<(&'static str, End)>> {
         for (test, _) in TESTS {
             let end = self.play(test, PATIENCE)?;
@@ -172,7 +172,7 @@ impl Copy {
         Ok(None)
     }
 
-    /// Builds a test and runs it for so long at most.
+    /// Builds a test and runs it for at most this long.
     fn play(&self, test: &str, patience: Duration) -> Result<End> {
         let program = self.build(test)?;
         let skip = TESTS.iter().filter(|(name, _)| *name == test).filter_map(|(_, skip)| *skip);
@@ -188,7 +188,7 @@ impl Copy {
     }
 }
 
-/// What cargo reports of a program that it built.
+/// Cargo's report of a built program.
 #[derive(Deserialize)]
 struct Built {
     target: Target,
@@ -205,11 +205,11 @@ struct Target {
 enum End {
     Passed,
     Failed,
-    /// It was killed when its time was over.
+    /// The test was killed when its time was over.
     TimedOut,
 }
 
-/// Waits for the end of a test, for so long at most.
+/// Waits for the end of a test, at most this long.
 fn end(mut child: Child, patience: Duration) -> Result<End> {
     let deadline = Instant::now() + patience;
     loop {
@@ -236,7 +236,7 @@ fn small_manifest(manifest: &str) -> Result<String> {
     Ok(format!("{}{members}\n{rest}", &manifest[..start]).replace("opt-level = 2", "opt-level = 1"))
 }
 
-/// Makes a folder equal to another one. A file that is equal already is not touched: cargo goes by its time.
+/// Makes a folder equal to another one. Equal files are not touched, since cargo compares modification times.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     let mut names = BTreeSet::new();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_passes_one_that_fails_and_one_that_hangs_are_told_apart() {
+    fn a_test_that_passes_one_that_fails_and_one_that_hangs_are_distinguished() {
         let shell = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
         assert_eq!(end(shell("exit 0"), PATIENCE).unwrap(), End::Passed);
         assert_eq!(end(shell("exit 101"), PATIENCE).unwrap(), End::Failed);

@@ -1,7 +1,7 @@
-//! Jobs that are made of pods, thousands of them: what it takes until all run, and what one event costs then.
+//! Jobs of thousands of pods: the time until all run, and the cost of one event then.
 //!
-//! Each world is measured in a process of its own (`xtask pods KIND PODS`). CPU time is reported; counts and allocations have budgets. What the
-//! same world costs with a quarter of the pods tells whether something goes over all pods for each event.
+//! Each world is measured in a process of its own (`xtask pods KIND PODS`). CPU time is reported; counts and allocations have budgets. A world with a
+//! quarter of the pods shows whether something visits all pods for each event.
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
@@ -45,7 +45,7 @@ enum Pods {
     Statefulset,
 }
 
-/// What a step cost.
+/// The cost of a step.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Step {
     /// CPU time in milliseconds.
@@ -58,7 +58,7 @@ struct Step {
     workloads: u64,
 }
 
-/// What a step may cost at most, in `tests/performance/budgets.toml`.
+/// The budget of a step, in `tests/performance/budgets.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StepBudget {
@@ -80,7 +80,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Whether its world is one that an unoptimised engine plays in seconds.
+    /// Whether an unoptimised engine runs this world in seconds.
     pub fn is_small(&self) -> bool {
         self.pods <= 2_000
     }
@@ -90,12 +90,12 @@ impl Budget {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Growth {
-    /// The pods of the larger world: one that callgrind plays quickly.
+    /// The pods of the larger world, which callgrind runs quickly.
     pods: usize,
     percent: u64,
 }
 
-/// The larger world of a growth has so many times the pods of the smaller one.
+/// How many times more pods the larger world of a growth test has.
 const TIMES: usize = 4;
 /// Pods that come between two cycles.
 const BATCH: usize = 50;
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the worlds of the budgets, and notes what is over its budget.
+/// Measures the worlds of the budgets, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     println!(
         "{:<44} {:>12} | {:>22} {:>16} {:>16} {:>16}",
@@ -145,7 +145,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
     Ok(())
 }
 
-/// Compares the instructions of each world with those of one with a quarter of the pods; `count` counts those of a command line.
+/// Compares the instructions of each world with those of a world with a quarter of the pods; `count` counts the instructions of a command line.
 pub fn check_growth(
     budgets: &BTreeMap<String, Budget>,
     failures: &mut Vec<String>,
@@ -184,7 +184,7 @@ impl Pods {
         ["pods".to_owned(), kind.to_owned(), pods.to_string()]
     }
 
-    /// A pod as the webhook leaves it, of so many; `owner` is the UID of the object that makes it.
+    /// A pod after the webhook, one of `total`; `owner` is the UID of the object that makes it.
     fn pod(self, name: &str, total: usize, owner: &str) -> Value {
         let mut made = match self {
             Self::Group | Self::Fast => member(name, "g", total, "main"),
@@ -260,7 +260,7 @@ impl Bench {
         self.c.api.add_pod(self.kind.pod(name, self.pods, &self.owner));
     }
 
-    /// Measures what the engine does until nothing happens any more.
+    /// Measures the engine until nothing happens any more.
     fn step(&mut self, name: &str, happens: impl FnOnce(&mut Self)) {
         self.c.spent = (Duration::ZERO, 0);
         let (before, writes) = (self.c.engine.work(), self.c.writes.len());

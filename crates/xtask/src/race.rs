@@ -1,6 +1,6 @@
-//! `cargo xtask race`: how many writes a manager needs for thousands of Workloads, how long they wait, and what it all costs.
+//! `cargo xtask race`: how many writes a manager needs for thousands of Workloads, how long these wait, and the resources that it uses.
 //!
-//! Counts have budgets, and more than the budget is a failure. Times are of this machine: printed, and never a failure.
+//! Counts have budgets, and exceeding one is a failure. Times depend on the machine: they are printed, and never a failure.
 
 pub mod budget;
 
@@ -61,7 +61,7 @@ impl Size {
             Self::Preemption => Race { classes: &PREEMPTING, ..of(100) },
             // A tenth of a queue's quota is enough at that pace, if its writes take no time.
             Self::Steady => Race { classes: &STEADY, quota: 2_000, ..of(2_000) },
-            // A queue that could borrow would take what another one's end has freed.
+            // A queue that can borrow would take the quota that the end of another queue's job frees.
             Self::Freed => Race { cohorts: 4, queues_per_cohort: 1, quota: 4, classes: &FREED, ..of(200) },
         }
     }

@@ -1,9 +1,9 @@
 //! Four worlds, each ten times the one before: does the time per event grow with the world?
 //!
-//! Each world is measured in a process of its own (`xtask scale N`): single events while everything waits, the drain of
-//! all that is pending, and single events while the quota is used up: one workload ends, everything that is inadmissible in its
-//! cohort tree is tried again (docs/reference/06-algorithm.md 6.4 "Flush"), and the next one takes its place. What such an event touches are
-//! the heads of that tree, so the table has the time per head, too. Times are CPU time.
+//! Each world is measured in a process of its own (`xtask scale N`): single events while everything waits, the admission of all waiting workloads,
+//! and single events while the quota is used up: one workload ends, all inadmissible workloads of its cohort tree are tried again
+//! (docs/reference/06-algorithm.md 6.4 "Flush"), and the next one takes its place. Such an event touches the heads of that tree, so the table has the
+//! time per head, too. Times are CPU time.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -165,12 +165,12 @@ fn measure(size: usize) -> anyhow::Result<Row> {
     })
 }
 
-/// A fixed walk over all places of a list, far apart from one another.
+/// A fixed order of all places of a list in which neighbours are far apart.
 fn scattered(count: usize, index: usize) -> usize {
     index.wrapping_mul(7_919) % count
 }
 
-/// Arrivals and deletions of waiting workloads, ends of running ones; no cycle in between.
+/// Arrivals and deletions of waiting workloads and ends of running ones, without a cycle in between.
 fn single_events(
     world: &World<'_>,
     scheduler: &mut Scheduler,

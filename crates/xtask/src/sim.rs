@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: seeded worlds on bad days, with what must hold checked after each step.
+//! `cargo xtask sim`: seeded worlds with faults, with invariants checked after each step.
 
 #[expect(dead_code, reason = "the tests look at more of a day")]
 #[path = "../../sim/tests/faults/day/mod.rs"]

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
-//! depend on which, files that import one another in a circle, citations of the reference, kinds of jobs that code names, gates that are called without effect, retired words and names, and
+//! depend on which, files that import each other in a circle, citations of the reference, kinds of jobs that code names, gates that are documented as
+//! without effect, retired words and names, and
 //! files that are generated.
 //!
 //! Prints every finding, and fails when there is one.
@@ -107,8 +108,8 @@ const fn pure(name: &'static str, may_use: &'static [&'static str]) -> Crate {
     Crate { name, may_use, forbidden: &["tokio", "kube", "axum", "hyper", "reqwest"] }
 }
 
-/// The crates without clock, randomness and I/O: each has a `clippy.toml` that forbids them, with the same text in all. clippy
-/// reads only the file next to a crate's `Cargo.toml`, or the one of the workspace.
+/// The crates without clock, randomness and I/O: each has a `clippy.toml` that forbids them, all with the same text. clippy reads only the file next
+/// to a crate's `Cargo.toml`, or the workspace's.
 const WITHOUT_CLOCK: [&str; 4] = ["core", "engine", "jobs", "sim"];
 
 /// Where the golden list of core's dependencies is.
@@ -163,7 +164,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Path and text of every file that git tracks or would track, without those that are not text.
+/// Path and text of every text file that git tracks or would track.
 fn tracked_files(root: &Path) -> Result<BTreeMap<String, String>> {
     let listed = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard"])?;
     // Deleted files are still listed until the deletion is committed; binary files are not UTF-8.
@@ -179,7 +180,7 @@ fn size(path: &str, text: &str) -> Option<String> {
         .then(|| format!("{path}: {lines} lines; more than {MAX_LINES} are two concepts"))
 }
 
-/// A snapshot that a failed test left, and nobody accepted or refused.
+/// A snapshot of a failed test that was neither accepted nor refused.
 fn pending_snapshot(path: &str) -> Option<String> {
     path.ends_with(concat!(".snap", ".new"))
         .then(|| format!("{path}: is a snapshot that waits to be accepted"))
@@ -201,7 +202,7 @@ fn forgotten_exceptions(files: &BTreeMap<String, String>) -> Vec<String> {
         .collect()
 }
 
-/// The lists of what clippy forbids are there and alike.
+/// Checks that clippy's lists exist and are equal.
 fn clippy_lists(files: &BTreeMap<String, String>) -> Vec<String> {
     let path = |name: &str| format!("crates/{name}/clippy.toml");
     let Some(first) = files.get(&path(WITHOUT_CLOCK[0])) else {
@@ -238,7 +239,7 @@ struct Package {
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// "dev", "build", or nothing for a normal one.
+    /// "dev", "build", or nothing for a normal dependency.
     kind: Option<String>,
     #[serde(default)]
     features: Vec<String>,
@@ -296,7 +297,7 @@ fn crates_page(files: &BTreeMap<String, String>) -> Vec<String> {
     CRATES.iter().filter_map(differs).collect()
 }
 
-/// Every crate that core is built with, by name: a new one is a decision, made by changing the golden list.
+/// Every crate that core is built with, by name: a new one requires a change of the golden list.
 fn core_dependencies(root: &Path, bless: bool) -> Result<Vec<String>> {
     let tree = [
         "tree",

@@ -1,5 +1,4 @@
-//! What the engine does for each thing it is told has a budget: cycles, flavor assignments, searches, effects, allocations
-//! (`tests/performance/budgets.toml`).
+//! The engine's work for each input has a budget: cycles, flavor assignments, searches, effects, allocations (`tests/performance/budgets.toml`).
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-// A stand-in for what runs in drivers: one that runs makes its executors, which it owns; one that ends or is told to stop deletes them, as Spark
-// does where nothing else is said. The executors of one that succeeded have no other reason to go.
+// A stand-in for what runs in drivers: a driver that runs makes its executors, which it owns; a driver that ends or receives SIGTERM deletes them, as
+// Spark does by default. The executors of a driver that succeeded end only because of that.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // A stand-in for spark-submit, as far as others see pods of it: Spark itself needs a Java machine, and no process runs in the test bed's pods.
 //
 // It takes the command line that the Spark operator gives to spark-submit, and makes the driver's pod of it, as Spark does on Kubernetes in
-// cluster mode. The driver is told which executors it makes once it runs.
+// cluster mode. The driver learns which executors it makes once it runs.
 package main
 
 import (

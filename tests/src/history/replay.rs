@@ -1,4 +1,4 @@
-//! What must hold at each moment of a history.
+//! The invariants at each moment of a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use crate::amounts::{amount, of_pod};
 
 #[derive(Default)]
 struct Replay {
-    /// Workloads as they are at this moment, by UID.
+    /// The Workloads at this moment, by UID.
     workloads: BTreeMap<String, Value>,
     running: BTreeSet<String>,
     account: Account,
 }
 
 /// Goes through a history, and fails at the first moment at which
-/// * a Job is let run that has no admitted Workload,
+/// * a Job without an admitted Workload is unsuspended,
 /// * a Workload is admitted while another one of the same Job holds quota,
-/// * a Workload is admitted that was not evicted since it was admitted before,
-/// * a Workload holds quota no more, or is admitted no more, while its Job runs and no other one of that Job covers it,
-/// * a Workload's admission charges something else than its pods need,
-/// * the Workloads that hold quota of a ClusterQueue hold more than it has.
+/// * a Workload is admitted again without an eviction,
+/// * a Workload loses its quota or admission while its Job runs and no other Workload of that Job covers it,
+/// * the charge of a Workload's admission differs from the needs of its pods,
+/// * the Workloads of a ClusterQueue hold more quota than it has.
 pub(super) fn check(moments: &BTreeMap<u64, Moment>, quota: &BTreeMap<String, u64>) -> Result<Account> {
     let mut replay = Replay::default();
     for (at, moment) in moments {
@@ -55,7 +55,7 @@ fn covers(workload: &Value) -> bool {
     holds(workload, "Admitted") && holds_quota(workload)
 }
 
-/// The ClusterQueue that a Workload holds quota of, and how many thousandths of a processor: those that its pods need by its own spec.
+/// The ClusterQueue whose quota a Workload holds, and the amount in thousandths of a processor: the needs of its pods by its own spec.
 fn held(workload: &Value) -> Result<Option<(String, i128)>> {
     if !holds_quota(workload) {
         return Ok(None);
@@ -144,7 +144,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What a Workload covered before is covered still, if it runs.
+    /// A running job that a Workload covered before is still covered.
     fn is_not_freed(&self, before: &Value) -> Result<()> {
         let Some(job) = owner(before).filter(|job| covers(before) && self.running.contains(*job)) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Goes through what etcd has stored, change by change, and notes each moment at which something held that must never hold.
+//! Checks etcd's changes one by one, and notes each moment at which an invariant is violated.
 
 mod charges;
 mod excess;
@@ -67,7 +67,7 @@ pub fn jobset_key(namespace: &str, name: &str) -> String {
     format!("{JOBSETS}{namespace}/{name}")
 }
 
-/// The world at one revision, and what was broken until then.
+/// The world at one revision, and the violations until then.
 #[derive(Debug, Default)]
 pub struct Checker {
     workloads: BTreeMap<String, Workload>,
@@ -85,13 +85,13 @@ pub struct Checker {
     seen_running: BTreeSet<String>,
     /// Workloads on whose reservation their job has run.
     ran: BTreeSet<String>,
-    /// What exceeds a limit now.
+    /// Limits that are exceeded now.
     excesses: Vec<Excess>,
     lost: LostNodes,
     places: Places,
     rights: Rights,
     leader: Leader,
-    /// How much of the day is over.
+    /// The elapsed time of the run.
     now: Duration,
     strays: Strays,
     /// How long quota of deleted jobs takes to be back.
@@ -102,12 +102,12 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// What was broken so far.
+    /// The violations so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// What happened so far.
+    /// The totals so far.
     pub fn account(&self) -> Account {
         Account { returns: self.returns.figures(), ..self.account }
     }
@@ -117,7 +117,7 @@ impl Checker {
         self.revision
     }
 
-    /// Jobs that are there and have not ended, by key.
+    /// Jobs that exist and have not ended, by key.
     pub fn open(&self) -> &BTreeSet<String> {
         &self.open
     }
@@ -127,7 +127,7 @@ impl Checker {
         self.unwanted.insert(key.to_owned());
     }
 
-    /// So much time of the day is over, before the next change.
+    /// Sets the elapsed time of the run, before the next change.
     pub fn clock(&mut self, now: Duration) {
         self.now = now;
         self.judge_strays();
@@ -178,7 +178,7 @@ impl Checker {
         .with_context(|| format!("reading {key} at revision {}", self.revision))
     }
 
-    /// At the end, when nothing is to happen any more and all jobs are still there: every one has ended, and no quota is in use.
+    /// At the end, when nothing more happens and all jobs still exist: every job has ended, and no quota is in use.
     pub fn rest(&mut self) {
         self.end_excesses();
         for key in self.live() {
@@ -201,14 +201,14 @@ impl Checker {
         }
     }
 
-    /// After what jobs are queued by was deleted, too: an object that is there is held by a finalizer.
+    /// Called after the queues were deleted, too: an object that still exists is blocked by a finalizer.
     pub fn still_there(&mut self, left: &[(String, String)]) {
         for (key, finalizers) in left {
             self.note(Rule::LeftBehind, key, format!("it is held by {finalizers}"));
         }
     }
 
-    /// The quota that is in use, as text.
+    /// The used quota, as text.
     pub fn in_use(&self) -> Vec<String> {
         self.quotas.in_use()
     }

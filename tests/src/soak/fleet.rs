@@ -1,4 +1,4 @@
-//! Two replicas of the manager behind one address, each with a proxy of its own to the API server; what they use, and whether they live.
+//! Two replicas of the manager behind one address, each with its own proxy to the API server; their resource usage, and whether they live.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -163,7 +163,7 @@ impl Fleet {
         let Some(manager) = manager else { return Ok(()) };
         let log = manager.log_tail(5);
         let (_, status) = manager.stop().await?;
-        ensure!(status.success(), "a manager that was told to end ended with {status}:\n{log}");
+        ensure!(status.success(), "a manager that received SIGTERM ended with {status}:\n{log}");
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The users: they do what the plan says, and try again what an outage refuses.
+//! The users: they act as planned, and retry what an outage refuses.
 
 use std::time::{Duration, Instant};
 

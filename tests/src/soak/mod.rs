@@ -1,8 +1,8 @@
-//! A long and bad day, played from a seed: users who make, change and delete jobs in many queues, and faults of everything below them. Every
-//! change that etcd stores is recorded, and judged by a checker that shares no code with what is tested.
+//! A long run with faults, played from a seed: users create, change and delete jobs in many queues, and everything below them has faults. Every
+//! change in etcd is recorded, and checked by a checker that shares no code with the tested program.
 //!
-//! * `plan` is what the seed means: the jobs, what their users do, and the faults;
-//! * `world` is the queues, `load` the users, `fleet` the replicas of the manager, `faults` what happens to them;
+//! * `plan` is derived from the seed: the jobs, the actions of their users, and the faults;
+//! * `world` has the queues, `load` the users, `fleet` the replicas of the manager, `faults` their faults;
 //! * `recorder` follows etcd, `checker` judges; `run` plays all of it, and `report` has the figures.
 
 pub mod checker;

@@ -1,5 +1,5 @@
-//! What a seed means: which jobs are made in which order, what their users do to them, and which faults happen. Pure: the same seed and size
-//! give the same plan.
+//! The plan of a seed: which jobs are created in which order, what their users do to them, and which faults happen. Pure: the same seed and size give
+//! the same plan.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub(super) struct JobPlan {
     pub cpu: u64,
     /// How long a pod runs, in thousandths of a second.
     pub runs: u64,
-    /// How long a pod takes to stop when it is told to, in seconds.
+    /// How long a pod takes to stop after SIGTERM, in seconds.
     pub stops: u64,
     pub priority: Option<&'static str>,
     /// The annotation that says how near to each other its pods are to be.
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_apart_by_what_they_hit() {
+    fn faults_are_distinguished_by_what_they_hit() {
         let second = Duration::from_secs(1);
         assert_eq!(Fault::Kill(Whom::Both, second).kind(), "Kill Both");
         assert_eq!(Fault::Freeze(Part::Etcd, second).kind(), "Freeze Etcd");

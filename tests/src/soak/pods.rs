@@ -1,4 +1,4 @@
-//! Fake nodes forget a pod whose next step they could not write while the API server was away. A kubelet does not.
+//! Fake nodes lose a pod whose next step they could not write while the API server was away. A kubelet does not.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

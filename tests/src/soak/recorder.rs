@@ -1,5 +1,5 @@
-//! Follows etcd from its first revision, hands every change of every object to the checker and keeps it in a file, with what users are about to
-//! delete: the file alone is enough to judge the day, and to see what else happened.
+//! Follows etcd from its first revision, passes every change of every object to the checker and stores it in a file, together with the users' next
+//! deletions: the file alone is enough to check the run, and to see what else happened.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};

@@ -1,4 +1,4 @@
-//! What a day came to, and what of it must not be.
+//! The result of a run, and its violations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One day from its beginning to its judgement.
+//! One run from its beginning to its check.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

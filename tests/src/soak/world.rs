@@ -1,4 +1,4 @@
-//! Queues that borrow, lend and take back from each other.
+//! Queues that borrow, lend and reclaim.
 
 use anyhow::Result;
 use kube::Client;

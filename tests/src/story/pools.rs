@@ -1,4 +1,4 @@
-//! Node pools that are about to go, and that stay after all.
+//! Node pools that announce their removal, and stay nevertheless.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;

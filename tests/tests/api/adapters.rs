@@ -1,4 +1,4 @@
-//! The adapters' patches on a real API server: what it accepts, what it refuses, and that nothing is left behind.
+//! The adapters' patches on a real API server: accepted and refused ones, and that nothing remains of them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,6 +1,6 @@
-//! Every bound of every field, in both versions, on a real API server without a manager: the tables of Kueue's API say what is allowed, and for
-//! each entry an object that oversteps it is refused with a message that names the field. That the definitions equal the tables is tested
-//! in `sluice-api`; here the API server keeps them.
+//! Every bound of every field, in both versions, on a real API server without a manager: for each entry in the tables of Kueue's API, an object that
+//! exceeds it is refused with a message that names the field. `sluice-api` tests that the definitions equal the tables; here the API server enforces
+//! them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

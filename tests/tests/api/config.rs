@@ -1,5 +1,5 @@
-//! Kueue's configuration files with every field at its default: `sluice config check` accepts them in both versions and says what it cannot do,
-//! and the manager starts with them.
+//! Kueue's configuration files with every field at its default: `sluice config check` accepts them in both versions and reports what it does not
+//! support, and the manager starts with them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! The test bed itself: what the other suites rely on.
+//! Tests of the test control planes themselves, on which the other suites rely.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! The definitions as they ship, applied by kubectl plainly and server-side: on a fresh API server, and again over definitions that are
-//! there already, with objects in both versions.
+//! The shipped definitions, applied by kubectl client-side and server-side: on a fresh API server, and over existing definitions with objects in both
+//! versions.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
 //! Thousands of generated Workloads, valid and broken, in both versions, through a real API server and the manager's webhooks: the valid ones are
-//! accepted, each broken one is refused with a message that names what is wrong with it.
+//! accepted, each broken one is refused with a message that names the error.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -82,7 +82,7 @@ async fn verdict(client: &Client, case: &Case) -> Option<String> {
 }
 
 #[tokio::test]
-async fn generated_workloads_are_accepted_and_broken_ones_are_told_what_is_wrong() {
+async fn generated_workloads_are_accepted_and_broken_ones_get_the_error() {
     let plane = ControlPlane::builder().start().await.unwrap();
     plane.make_namespace(chart::NAMESPACE).await.unwrap();
     apply(&plane, ELSEWHERE).await.unwrap();

@@ -1,8 +1,8 @@
-//! The API as the API server and the webhooks keep it: definitions, rules, conversion, configuration, the adapters' patches; and the test bed
-//! itself, on which the other suites rely.
+//! The API as enforced by the API server and the webhooks: definitions, rules, conversion, configuration, the adapters' patches; and the test control
+//! planes themselves, on which the other suites rely.
 //!
-//! Tests without a manager share two planes, a complete one and that of [`bed`], each with objects of its own. A test with a manager has a plane to
-//! itself, because a cluster has one set of webhooks.
+//! Tests without a manager share two planes, a complete one and that of [`bed`], each with its own objects. A test with a manager has its own plane,
+//! because a cluster has one set of webhooks.
 
 mod adapters;
 mod bed;

@@ -1,5 +1,5 @@
-//! How many pods a group may have: all own its Workload, which etcd has to store. Nothing runs here; what the manager would write is stored by an
-//! API server as it is.
+//! How many pods a group may have: all of them own its Workload, which etcd must store. Nothing runs here; an API server stores what the manager
+//! would write.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

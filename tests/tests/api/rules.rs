@@ -1,5 +1,5 @@
-//! The rules in the definitions (schema and CEL), on a real API server without a manager: for each rule an object that is accepted and one
-//! that is refused, whose message is a snapshot. The rules of the webhooks are tested in `sluice-api`.
+//! The rules in the definitions (schema and CEL), on a real API server without a manager: for each rule an accepted object and a refused one, with
+//! the refusal as a snapshot. The rules of the webhooks are tested in `sluice-api`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 #![expect(clippy::needless_pass_by_value, reason = "cases are written where they are passed")]

@@ -1,4 +1,4 @@
-//! The parts of the test bed around the control plane: the chart, the CRDs, the fault proxy.
+//! The test components around the control plane: the chart, the CRDs, the fault proxy.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! The rules of the webhooks, through a real API server and a manager that answers although it does not lead: in both versions, with gates on
-//! and off, and what is left to all users when it has stopped. Each rule by itself is tested in `sluice-api`.
+//! The rules of the webhooks, through a real API server and a manager that answers although it does not lead: in both versions, with gates on and
+//! off, and what all users can still do when it has stopped. Each rule by itself is tested in `sluice-api`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

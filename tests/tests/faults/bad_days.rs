@@ -1,5 +1,5 @@
-//! The manager dies, the API server goes away or refuses, an object is poisonous, a certificate expires: what may run is
-//! judged over the whole history of each day, not only at its end.
+//! The manager dies, the API server goes away or refuses, an object cannot be handled, a certificate expires: the whole history of each run is
+//! checked, not only its end.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![expect(clippy::similar_names, reason = "a place is on a plane")]

@@ -1,5 +1,5 @@
-//! One of two replicas hangs: it takes connections, and answers none. What must be reviewed waits or is refused, what need not be is made all the
-//! same, and the leader goes on.
+//! One of two replicas hangs: it accepts connections and does not answer. Objects that must be reviewed wait or are refused, others are created, and
+//! the leader continues.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
-//! A tenant who tries to get past the queues by every means that a user of batch jobs has. Whatever is tried: a job that is not admitted does not
-//! run (or not for longer than it takes to stop it), quota holds, and the jobs of other tenants go on.
+//! A tenant tries to bypass the queues by every means that a user of batch jobs has. In all cases a job that is not admitted does not run (or only
+//! until it is stopped), quota holds, and the jobs of other tenants continue.
 //!
-//! Each story has a tenant and a namespace of its own; all are played side by side, as most of their time is spent waiting for what must not
-//! happen. All quota of the queue that the tenants share is in use by the victim, so that a hostile job in it must never run.
+//! Each test has its own tenant and namespace; all run side by side, since they mostly wait for events that must not happen. The victim uses all
+//! quota of the tenants' queue, so that a hostile job in it must never run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

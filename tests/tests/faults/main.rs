@@ -1,6 +1,7 @@
-//! Faults: managers that are killed at every step, an API server that goes away, hostile tenants, two releases at a time, a long and bad day.
+//! Faults: managers that are killed at every step, an API server that goes away, hostile tenants, two releases at the same time, a long run with
+//! faults.
 //!
-//! Each suite has a plane to itself, because it has the life of the manager or of the API server in its hands.
+//! Each suite has its own plane, because it stops the manager or the API server.
 
 mod bad_days;
 mod hanging_webhook;

@@ -1,10 +1,9 @@
-//! Restart at every step, on a real control plane: each protocol is cut at each step that it writes. Whatever the cut, the end is
-//! that of the play that was not cut: nothing lost, nothing twice, no quota leaked, and at no moment more than the quota.
+//! Restart at every step, on a real control plane: each protocol is cut at each of its writes. After every cut the end is that of the uncut run:
+//! nothing is lost or done twice, no quota leaks, and usage never exceeds the quota.
 //!
-//! Each play has a namespace and queues of its own behind one proxy, so that many cuts are played at once: a play's writes fail from its
-//! cut on, while those of the others go on; when all are cut, the manager is killed and started again. No plane is brought back to a snapshot
-//! before each cut: etcd, the API server and all watches would start again for each of hundreds of cuts, and a manager that starts again would
-//! never meet what others left half done at the same moment.
+//! Each run has its own namespace and queues behind one proxy, so that many cuts happen at once: from its cut on a run's writes fail, while the
+//! others continue; when all are cut, the manager is killed and restarted. The plane is not reset before each cut: etcd, the API server and all
+//! watches would restart for each of hundreds of cuts, and a restarted manager would never meet the unfinished work of several runs at the same time.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

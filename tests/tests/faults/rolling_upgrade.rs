@@ -1,7 +1,7 @@
-//! Two releases side by side behind one Service, forward and back (a rolling upgrade, and its rollback): both answer webhooks and
-//! conversion with the same certificate authority, one leads, and nothing is lost when either goes.
+//! Two releases side by side behind one Service, forward and back (a rolling upgrade, and its rollback): both answer webhooks and conversion with the
+//! same certificate authority, one leads, and nothing is lost when either ends.
 //!
-//! The older release is played by the same program with an older set of feature gates: its reasons read differently, which shows which replica decides.
+//! The older release is the same program with older feature gates: its reasons differ, so they show which replica decides.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 

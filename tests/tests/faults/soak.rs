@@ -1,7 +1,6 @@
-//! The long and bad day (see `sluice_tests::soak`): a short one by default, `make day` plays a long one. The command that
-//! plays the same day again is printed. `SOAK_SCALE` is how many times as large the quotas are, `SOAK_USERS` how many users
-//! make jobs side by side, `SOAK_PAUSES` how many times as long the pauses between faults are. `SOAK_RECORDING=<file>` plays nothing, and judges
-//! the recording of a day that was played.
+//! The long run with faults (see `sluice_tests::soak`): a short one by default; `make day` plays a long one. The command that repeats the run is
+//! printed. `SOAK_SCALE` multiplies the quotas, `SOAK_USERS` is the number of concurrent users, `SOAK_PAUSES` multiplies the pauses between faults.
+//! `SOAK_RECORDING=<file>` plays nothing, and checks a recorded run.
 
 #![expect(clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,10 +1,9 @@
-//! The webhook port is flooded from outside: connections that are only held open, large bodies, small requests with large answers, and reviews of
-//! objects of each kind that are as large as may be; then
-//! the ports of metrics, of the aggregated APIs and of the dashboard, with made-up tokens, with connections that are only held open, and with
-//! heads and bodies that do not end. The manager's memory stays near what it was, its health is told at once, its lease is kept, and
-//! honest reviews are answered. Then it starts in a cluster that is full of large Jobs which are none of its business.
+//! The webhook port is flooded from outside: idle connections, large bodies, small requests with large answers, and reviews of the largest objects of
+//! each kind. Then the ports of metrics, of the aggregated APIs and of the dashboard: invalid tokens, idle connections, endless heads and bodies. The
+//! manager's memory hardly grows, its health endpoint answers at once, its lease is kept, and honest reviews are answered. Then it starts in a
+//! cluster that is full of large Jobs that it does not manage.
 //!
-//! All of it under the chart's memory limit (in a real cgroup where the machine lets one be made) and with few descriptors.
+//! All of this runs under the chart's memory limit (in a real cgroup if the machine allows one) and with few descriptors.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Loads on a plane each, one after the other: what is measured here needs the machine to itself.
+//! Load tests, each on its own plane, one after the other: the measurements need the machine exclusively.
 
 mod flood;
 mod race;

@@ -1,4 +1,4 @@
-//! A few hundred Workloads in thirty queues: how many writes they take. Times are printed; only counts can fail.
+//! A few hundred Workloads in thirty queues: the number of writes. Times are printed; only counts can fail.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! How fast Jobs get through, and with how many writes: counted at the API server's door, and compared with a bare loop
-//! that makes the same writes in the same run. Figures are printed; only the counts can fail the test.
+//! The throughput of Jobs and the number of writes, counted at the API server and compared with a loop that only makes the same writes in the same
+//! run. Figures are printed; only the counts can fail the test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

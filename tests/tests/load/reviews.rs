@@ -1,4 +1,4 @@
-//! Reviews of objects of each kind, as large as they may be.
+//! Reviews of the largest objects of each kind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -24,7 +24,7 @@ pub struct Hook {
     kind: [String; 3],
 }
 
-/// Those of all kinds, as the API server was told.
+/// The webhooks of all kinds, as they are registered with the API server.
 pub async fn hooks(client: &Client) -> Vec<Hook> {
     let list = ListParams::default();
     let mutating = Api::<MutatingWebhookConfiguration>::all(client.clone()).list(&list).await.unwrap();

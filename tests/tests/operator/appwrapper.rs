@@ -33,7 +33,7 @@ pub async fn place(name: &'static str, quota: [u32; 2]) -> Place<'static> {
     two_flavors(name, quota).await
 }
 
-/// A ConfigMap, a Job that names the queue itself, a JobSet, and a Pod; each pod asks for one processor and runs until it is told to end.
+/// A ConfigMap, a Job that names the queue itself, a JobSet, and a Pod; each pod asks for one processor and runs until it receives SIGTERM.
 pub fn wrapper(name: &str) -> Value {
     let metadata = json!({"annotations": {"sluice.dev/run-seconds": "600"}});
     let container = json!({"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}});

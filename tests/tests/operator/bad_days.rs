@@ -1,5 +1,5 @@
-//! What users and administrators do unexpectedly, on a real control plane: each time a message reaches the user concerned,
-//! all others go on, and no quota leaks. Each test has a namespace and queues of its own.
+//! Unexpected actions of users and administrators, on a real control plane: each time the user concerned gets a message, all others continue, and no
+//! quota leaks. Each test has its own namespace and queues.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -114,7 +114,7 @@ async fn a_missing_flavor_makes_the_queue_inactive_until_it_is_there() {
 }
 
 #[tokio::test]
-async fn a_request_above_every_quota_is_told_so_and_lets_the_others_by() {
+async fn a_request_above_every_quota_gets_the_reason_and_does_not_block_the_others() {
     let place = place("too-much", 2).await;
     place.job("huge", "lq", 5).await.unwrap();
     place.job("small", "lq", 2).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_request_above_every_quota_is_told_so_and_lets_the_others_by() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_not_selected_is_told_the_remedy() {
+async fn a_namespace_that_is_not_selected_gets_a_remedy() {
     let place = bare("not-selected").await;
     place.flavor("not-selected").await.unwrap();
     place.cluster_queue("not-selected", 2, &json!({"namespaceSelector": null})).await.unwrap();

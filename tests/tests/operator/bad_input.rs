@@ -1,6 +1,6 @@
-//! Objects that cannot be queued: each says why, none of them runs, and what is queued beside them is not disturbed.
+//! Objects that cannot be queued: each gets a reason, none of them runs, and other queued objects are not affected.
 //!
-//! Here are the kinds whose webhooks and CRDs let such objects through; those of a TrainJob and an AppWrapper are in their own files.
+//! These are the kinds whose webhooks and CRDs accept such objects; a TrainJob's and an AppWrapper's are in their own files.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! The plane that the tests of this binary share, with a manager as the chart sets it up.
+//! The plane that the tests of this binary share, with a manager as set up by the chart.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

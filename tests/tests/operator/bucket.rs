@@ -1,4 +1,4 @@
-//! The journal's files in a bucket: those of the folder, each once, byte for byte.
+//! The journal's files in a bucket: the files of the folder, each once and identical.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

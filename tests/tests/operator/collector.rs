@@ -1,4 +1,5 @@
-//! A stand-in for an OpenTelemetry collector: a server that takes OTLP over HTTP, decodes it with OpenTelemetry's own protobuf, and keeps the spans.
+//! A stand-in for an OpenTelemetry collector: a server that accepts OTLP over HTTP, decodes it with OpenTelemetry's own protobuf, and keeps the
+//! spans.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The dashboard on a real control plane: tokens that the API server knows, the chart's roles, and the program on a laptop.
+//! The dashboard on a real control plane: tokens of the API server, the chart's roles, and the program on a laptop.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

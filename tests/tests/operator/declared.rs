@@ -1,6 +1,6 @@
-//! A kind that only the configuration describes: its whole life, with a small controller of its own.
+//! A kind that only the configuration describes: its whole lifecycle, with a small controller for it.
 //!
-//! Nothing of the kind is built in. The chart makes the webhooks and the rights of the declaration, with which the manager runs.
+//! Nothing of the kind is built in. The chart derives the webhooks and the manager's rights from the declaration.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -262,7 +262,7 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     assert!(finished.contains("the errand is Done"), "{finished}");
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
-    // One that cannot be read is told so, and does not run.
+    // An object that cannot be read gets a reason, and does not run.
     let broken = errands(&place.client, NAME);
     let mut object: DynamicObject = make(&place, "broken").await;
     object.data["spec"]["workers"] = json!("many");

@@ -1,4 +1,4 @@
-//! Elastic Jobs, run by Kubernetes' own Job controller: they get more and fewer pods while they run, make way as a whole, and come back.
+//! Elastic Jobs, run by Kubernetes' own Job controller: they grow and shrink while they run, are preempted as a whole, and are admitted again.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -20,7 +20,7 @@ const FIRST: &str = "kueue.x-k8s.io/workload-slice-name";
 const NAME: &str = "e";
 const PODS: &str = "e-";
 
-/// An elastic Job whose pods ask for one processor each and run until they are told to end.
+/// An elastic Job whose pods ask for one processor each and run until they receive SIGTERM.
 fn elastic(parallelism: u32, completions: Option<u32>) -> Value {
     let mut job = job(NAME, "lq", 1, parallelism, 3_600);
     job["metadata"]["annotations"] = json!({ELASTIC: "true"});

@@ -1,5 +1,5 @@
-//! Ray's kinds that change their size while they run, with the real KubeRay. Ray's autoscaler is a container of the head, which no pod of a
-//! test runs: the test changes the numbers of workers, and says which of them go, as it would.
+//! Elastic jobs of Ray's kinds, with the real KubeRay. Ray's autoscaler is a container of the head, which does not run in the tests: the test changes
+//! the numbers of workers, and says which of them end, as the autoscaler would.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

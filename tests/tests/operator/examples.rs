@@ -1,5 +1,5 @@
-//! Every example, played on a control plane with the installed chart, the manager under the chart's ServiceAccount, the
-//! JobSet controller and a stand-in for the cluster autoscaler.
+//! Every example, run on a control plane with the installed chart, the manager under the chart's ServiceAccount, the JobSet controller and a stand-in
+//! for the cluster autoscaler.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
 

@@ -1,5 +1,5 @@
-//! Why a Job waits, on a real control plane: the manager's page, the plugin, the remedy applied for real, the simulator over the live objects,
-//! and the recorded decisions given to the engine again.
+//! Why a Job waits, on a real control plane: the manager's page, the plugin, the remedy applied to the cluster, the simulator with the live objects,
+//! and the replay of the recorded decisions.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

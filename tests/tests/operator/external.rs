@@ -1,5 +1,5 @@
-//! Parents that others manage (`integrations.externalFrameworks`), of a made-up kind whose CRD has a plural of its own. The test is their controller: it
-//! makes their Workloads and lets their jobs go on.
+//! Parents that other controllers manage (`integrations.externalFrameworks`), of an invented kind whose CRD has its own plural. The test is their
+//! controller: it makes their Workloads and unsuspends their jobs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

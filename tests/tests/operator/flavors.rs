@@ -1,4 +1,4 @@
-//! A place with two flavors, between which a job moves.
+//! A namespace with two flavors, between which a job moves.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,6 +1,7 @@
-//! A kind that only the configuration describes and that no field suspends: CloneSet of OpenKruise, with its real CRD. Its pods wait in its place.
+//! A kind that only the configuration describes and that no field suspends: CloneSet of OpenKruise, with its real CRD. Its pods wait for admission
+//! themselves.
 //!
-//! The controller is a **stand-in**: it makes as many pods as there are replicas, and others in the place of those that are gone, as OpenKruise does.
+//! The controller is a **stand-in**: it makes as many pods as there are replicas, and replaces pods that end, as OpenKruise does.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

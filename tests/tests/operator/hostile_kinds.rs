@@ -1,5 +1,5 @@
-//! A tenant who tries to get past the queue with each kind of job, run by its real controller: what waits never runs, and what runs never takes
-//! more than its queue has, whatever is written to it in whatever order. (`faults`, `hostile`, does the same with more means for Jobs and JobSets.)
+//! A tenant tries to bypass the queue with each kind of job, run by its real controller: waiting jobs never run, and running jobs never use more than
+//! their queue has, for any writes in any order. (`faults`, `hostile`, does the same with more means for Jobs and JobSets.)
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! A tenant who makes pods in the name of jobs, takes pods and jobs from below those that hold quota for them, and lets pods grow in place, where a
+//! A tenant makes pods in the name of jobs, detaches pods and jobs from the owners that hold quota for them, and resizes pods in place, while a
 //! LocalQueue `default` queues all pods. The controllers are the real ones.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]

@@ -1,5 +1,5 @@
-//! Hotswap on a control plane with the real scheduler, with the manifests of the guide's page: each test has a namespace, a flavor, a
-//! queue and node pools of its own.
+//! Hotswap on a control plane with the real scheduler, with the manifests of the guide's page: each test has its own namespace, flavor, queue and
+//! node pools.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Jobs and JobSets that were partly done, forged, lost or moved, on a real control plane with the real controllers.
+//! Jobs and JobSets that were partly finished, forged, lost or moved, on a real control plane with the real controllers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! The journal and the traces on a real control plane: every replica writes the journal, the API gives it to those who may read it, and
-//! `kubectl kueue usage` adds it up; the replica that leads sends traces, whose ids are those that explain and events say.
+//! The journal and the traces on a real control plane: every replica writes the journal, the API returns it to authorized users, and `kubectl kueue
+//! usage` sums it up; the leading replica sends traces, whose ids are those in explain and events.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -50,7 +50,7 @@ fn usage(kubeconfig: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What `kubectl kueue report` tells of a job: the events but for reasons to wait, and for which job it was preempted.
+/// What `kubectl kueue report` says about a job: its events except for reasons to wait, and the job that preempted it.
 fn reported(kubeconfig: &Path, args: &[&str], job: &str) -> (Vec<String>, String) {
     let mut command = Command::new(plugin().unwrap());
     command.args(["report", "--since", "1h", "-o", "json"]).args(args);
@@ -235,7 +235,7 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     };
     wait_for("files and API to have the same", &admin, &[], as_in_files).await;
 
-    // The day is told from the API as from the files of both replicas: once.
+    // The day is reported once, from the API as from the files of both replicas.
     for source in [&[][..], &files] {
         let (first, by) = reported(&admin, source, "first");
         assert_eq!(first, ["submitted", "admitted", "preempted", "deleted"], "{source:?}");

@@ -74,7 +74,7 @@ const XGBOOST: TestKind = TestKind {
 };
 
 impl TestKind {
-    /// A job whose pods ask for one processor each and run until they are told to end.
+    /// A job whose pods ask for one processor each and run until they receive SIGTERM.
     pub fn job(&self, name: &str) -> DynamicObject {
         let of = |(role, pods): &(&str, u32)| {
             let container =

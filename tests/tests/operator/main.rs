@@ -1,7 +1,7 @@
-//! The operator at work: jobs are queued, admitted, run and explained; what its flags and its configuration change.
+//! The operator in use: jobs are queued, admitted, run and explained; and the effects of its flags and its configuration.
 //!
-//! Tests share the plane and the manager of [`bed`], each with a namespace, queues and flavors of its own. A test that kills the manager, or
-//! gives it other flags, or watches all that it writes, has a plane to itself.
+//! Tests share the plane and the manager of [`bed`], each with its own namespace, queues and flavors. A test that kills the manager, changes its
+//! flags, or watches all its writes has its own plane.
 
 mod appwrapper;
 mod bad_days;

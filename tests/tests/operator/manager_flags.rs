@@ -1,4 +1,4 @@
-//! The flags of the manager, each by what it changes: which user it acts as, which parts run, what it reads and what it logs.
+//! The flags of the manager and their effects: its user, the active parts, its input files and its log.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![expect(clippy::similar_names, reason = "a place is on a plane")]

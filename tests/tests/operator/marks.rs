@@ -1,5 +1,5 @@
-//! An admission check whose controller marks pods by the flavor that they were admitted to: with labels and annotations, as provisioning marks those
-//! that are for its nodes. The test is that controller.
+//! An admission check whose controller marks pods by their admitted flavor, with labels and annotations, as provisioning marks the pods for its
+//! nodes. The test is that controller.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! Who may read metrics (docs/reference/08-tooling.md): over TLS only, users whom the API server knows (TokenReview) and lets GET /metrics
-//! (SubjectAccessReview), with the chart's roles on both sides.
+//! Access to metrics (docs/reference/08-tooling.md): over TLS only, for users whom the API server authenticates (TokenReview) and allows to GET
+//! /metrics (SubjectAccessReview), with the chart's roles on both sides.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! Jobs, JobSets, pods and what serves: queued, admitted, moved to another flavor, ended and deleted, by the controllers of Kubernetes and of
-//! JobSets. The kinds of other controllers have stories of their own.
+//! Jobs, JobSets, pods and serving kinds: queued, admitted, moved to another flavor, ended and deleted, with the controllers of Kubernetes and of
+//! JobSets. The kinds of other controllers have their own tests.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

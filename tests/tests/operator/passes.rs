@@ -1,4 +1,4 @@
-//! What stands in for the controller of a kind: it goes over the kind's objects in a namespace again and again.
+//! A stand-in for the controller of a kind: it repeatedly goes over the kind's objects in a namespace.
 
 use std::time::Duration;
 

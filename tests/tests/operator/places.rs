@@ -1,4 +1,4 @@
-//! A job that waits goes where its user lets it by then.
+//! A waiting job starts where its user allows it at that time.
 
 use serde_json::json;
 use sluice_tests::place::{job, reported};

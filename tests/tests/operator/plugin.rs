@@ -1,4 +1,4 @@
-//! The plugin `kubectl kueue` as people run it: the pods of a job as kubectl shows them, completion, `explain` through a forwarded port, what is
+//! The plugin `kubectl kueue` as users run it: the pods of a job as kubectl shows them, completion, `explain` through a forwarded port, what is
 //! deleted for a Workload, and how a cluster is found.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]

@@ -1,4 +1,4 @@
-//! Plain pods and groups of pods: queued, admitted, replaced, preempted, deleted, and what a stopped manager leaves alone.
+//! Plain pods and groups of pods: queued, admitted, replaced, preempted, deleted, and not touched by a stopped manager.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

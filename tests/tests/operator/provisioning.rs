@@ -1,5 +1,5 @@
-//! The guide to GPUs by the Dynamic Workload Scheduler, followed on a control plane whose autoscaler is an older one: it serves
-//! ProvisioningRequests in v1beta1 only.
+//! The guide to GPUs with the Dynamic Workload Scheduler, on a control plane whose autoscaler is an older one: it serves ProvisioningRequests in
+//! v1beta1 only.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

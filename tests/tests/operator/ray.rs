@@ -1,8 +1,8 @@
 //! Ray's kinds, run by the real KubeRay: queued, admitted, moved to another flavor, ended and deleted.
 //!
-//! No pod of the test answers as Ray's dashboard. Where KubeRay would ask that how the work of a RayJob went, the test writes the answer into
-//! the RayJob's status, with the state of its cluster; and where it would ask whether the applications of a RayService serve, the condition `Ready`
-//! into the RayService's.
+//! No pod of the test answers like Ray's dashboard. Where KubeRay would ask it for the result of a RayJob, the test writes the answer into the
+//! RayJob's status, with the state of its cluster; where KubeRay would ask whether the applications of a RayService serve, the test writes the
+//! condition `Ready` of the RayService.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

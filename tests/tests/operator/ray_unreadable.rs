@@ -1,5 +1,5 @@
-//! RayJobs and RayServices that are changed into what cannot be queued, while they wait and while they run: each says why, nothing of it runs, and
-//! nothing else is disturbed. Those that are mended go on.
+//! RayJobs and RayServices that are made unreadable while they wait and while they run: each gets a reason, nothing of it runs, and other jobs are
+//! not affected. Repaired ones continue.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

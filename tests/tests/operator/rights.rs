@@ -1,4 +1,4 @@
-//! A manager that its configuration gives more to do than it has rights for ends, and says what is missing.
+//! A manager whose configuration needs more rights than it has ends, and says which are missing.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

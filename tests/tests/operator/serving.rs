@@ -1,4 +1,4 @@
-//! Deployments whose pods wait for quota in their place, with Kubernetes' own controllers.
+//! Deployments whose pods wait for quota themselves, with Kubernetes' own controllers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! The declarations of `examples/integrations` before an API server, with the CRDs of their kinds: the example is queued, started and stopped, and
-//! the CRD keeps what each write says. No controller runs: what its status shows is none of the test.
+//! The declarations of `examples/integrations` on an API server with the CRDs of their kinds: the example is queued, started and stopped, and the CRD
+//! stores all written fields. No controller runs, so statuses are not tested.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -265,7 +265,7 @@ fn what_if_tells_sooner_later_preempted_starved_and_new() {
 }
 
 #[test]
-fn a_broken_file_is_told_with_file_document_field_and_expectation() {
+fn a_broken_file_is_reported_with_file_document_field_and_expectation() {
     let world = World::new();
     world.write("typo.yaml", &QUEUES.replace("nominalQuota: 4", "nominalQuotas: 4"));
     world.write("type.yaml", &job("team-a", "x", 1, 1, 1).replace("parallelism: 1", "parallelism: many"));
@@ -312,7 +312,7 @@ fn a_broken_file_is_told_with_file_document_field_and_expectation() {
 }
 
 #[test]
-fn a_recording_replays_and_another_behaviour_is_told_decision_by_decision() {
+fn a_recording_replays_and_another_behaviour_is_reported_by_decision() {
     let world = World::new();
     world.sluice("simulate queues.yaml jobs.yaml --quiet --record log.jsonl");
     let replayed = world.sluice("replay log.jsonl");

@@ -1,4 +1,4 @@
-//! What stories of elastic jobs share: the slices of a job, and the quota that is counted for them.
+//! Common parts of the tests of elastic jobs: the slices of a job, and the quota that they count.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

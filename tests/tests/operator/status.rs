@@ -1,5 +1,5 @@
-//! The status of queues on a real API server: exact conditions, true figures, written no more often than they change; and what holds an object
-//! that is being deleted is reported.
+//! The status of queues on a real API server: exact conditions, correct figures, written only when they change; and the reason that blocks the
+//! deletion of an object.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -243,7 +243,7 @@ async fn status_is(api: &Api<DynamicObject>, name: &str, pointer: &str, expected
 }
 
 #[tokio::test]
-async fn shares_are_told_and_so_is_what_makes_checks_and_flavors_unusable() {
+async fn shares_are_reported_and_so_is_what_makes_checks_and_flavors_unusable() {
     let fair = json!({
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
         "admissionFairSharing": {"usageHalfLifeTime": "1s", "usageSamplingInterval": "1s"},

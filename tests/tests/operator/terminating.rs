@@ -1,5 +1,5 @@
-//! When the quota of stopped and deleted work is free again, on a real control plane: pods that take time to end hold it, and those on a node that is
-//! lost do not. Only JobSets are managed here: their Jobs are known all the same, with what the chart lets the manager do.
+//! When the quota of stopped and deleted jobs is free again, on a real control plane: terminating pods hold it, and pods on a lost node do not. Only
+//! JobSets are managed here; their Jobs are still recognized, within the rights that the chart gives the manager.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![expect(clippy::similar_names, reason = "a place is on a plane")]

@@ -1,4 +1,4 @@
-//! Traces as OpenTelemetry's own collector takes them, over TLS. What they say is checked with the journal, on a stand-in.
+//! Traces as received by OpenTelemetry's own collector, over TLS. Their content is checked with the journal, on a stand-in.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,9 +1,8 @@
-//! TrainJobs of every runtime that the trainer ships: the pods that its controllers and that of JobSets make are those of our Workloads.
+//! TrainJobs of every runtime that the trainer ships: the pods of its controllers and of the JobSet controller match our Workloads.
 //!
-//! No node has the label of the flavor, so that every pod stays as it was made. What only pods that run could do, the test does or leaves out: it says
-//! that the pods of initializers ended, as the Jobs that train wait for that, and no initializer makes the cache of
-//! `torch-distributed-with-cache`. The JobSets of the bed know no claims of volumes (`volumeClaimPolicies`): what torchtune's runtimes mount is an
-//! empty volume.
+//! No node has the label of the flavor, so pods are never started. The test reports the results of pods that would run, or leaves them out: it marks
+//! the pods of initializers as ended, since the training Jobs wait for that, and no initializer makes the cache of `torch-distributed-with-cache`.
+//! The test's JobSets have no volume claims (`volumeClaimPolicies`): torchtune's runtimes mount an empty volume.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -72,7 +72,7 @@ pub async fn get(api: &Api<DynamicObject>, name: &str) -> Value {
     serde_json::to_value(api.get(name).await.unwrap()).unwrap()
 }
 
-/// A pod template that asks for one processor for each of these containers, and runs until it is told to end.
+/// A pod template whose containers ask for one processor each and run until they receive SIGTERM.
 fn template(container: &str) -> Value {
     json!({
         "metadata": {"annotations": {"sluice.dev/run-seconds": "3600"}},

@@ -1,4 +1,4 @@
-//! Where Workloads stand, by the aggregated API on a real control plane: the API server's own proxy, the chart's roles, every replica.
+//! The positions of Workloads by the aggregated API on a real control plane: the API server's own proxy, the chart's roles, every replica.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,4 +1,4 @@
-//! How many writes Workloads and Jobs take on a real API server, counted at its door (docs/manual/performance.md "Writes").
+//! The number of writes for Workloads and Jobs on a real API server, counted there (docs/manual/performance.md "Writes").
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

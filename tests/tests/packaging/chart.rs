@@ -1,4 +1,4 @@
-//! The chart as helm renders it: what it contains, what it refuses.
+//! The chart as helm renders it: its content, and its refusals.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

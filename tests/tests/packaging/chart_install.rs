@@ -1,5 +1,5 @@
-//! The chart and the plain manifests on a real API server, without a manager behind them: what is blocked then, who may do what, and what
-//! an upgrade leaves alone.
+//! The chart and the plain manifests on a real API server, without a manager behind them: what is blocked then, the rights of users, and what an
+//! upgrade leaves unchanged.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

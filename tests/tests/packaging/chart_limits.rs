@@ -1,4 +1,4 @@
-//! What the chart allows a manager's container.
+//! The limits of the manager's container in the chart.
 
 use serde_json::json;
 use sluice_testkit::Limits;

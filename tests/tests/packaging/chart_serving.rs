@@ -1,4 +1,4 @@
-//! What the chart makes of kinds whose pods wait in their place.
+//! The chart's objects for kinds whose pods wait for admission themselves.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Uninstalling with queued and running jobs present, by the words of the book: what runs on, what waits on, and that nothing of ours
-//! keeps a namespace or a definition from going away.
+//! Uninstalling with queued and running jobs present, following the book: which jobs continue to run or wait, and that no object of ours blocks the
+//! deletion of a namespace or a definition.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

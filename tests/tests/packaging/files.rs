@@ -1,4 +1,4 @@
-//! What surrounds the code: the image, the Makefile, the README, the examples' files.
+//! The files around the code: the image, the Makefile, the README, the examples' files.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

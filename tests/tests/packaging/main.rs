@@ -1,6 +1,6 @@
-//! What is shipped: the chart, the plain manifests, the files around the code, and the way from Kueue and back.
+//! The shipped files: the chart, the plain manifests, the files around the code; and the migration from Kueue and back.
 //!
-//! Installing and removing are cluster-wide, so each of these tests has a plane to itself; those that only look at an installed chart share one.
+//! Installing and removing are cluster-wide, so each of these tests has its own plane; tests that only read an installed chart share one.
 
 mod chart;
 mod chart_install;

@@ -1,5 +1,5 @@
-//! From Kueue to Sluice and back on a real API server: nothing is lost in either stored version, and storage is migrated by a step that
-//! may be interrupted.
+//! From Kueue to Sluice and back on a real API server: nothing is lost in either stored version, and storage is migrated by a step that may be
+//! interrupted.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

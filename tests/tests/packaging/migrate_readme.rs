@@ -1,5 +1,5 @@
-//! The switch from Kueue by the words of the book: its shell block, line by line, on a cluster where helm installed a Kueue whose release has the
-//! CRDs among its templates. Nothing that users made is lost, and nothing of Kueue's manager is left.
+//! The switch from Kueue as the book describes it: its shell block, line by line, on a cluster where helm installed a Kueue whose release has the
+//! CRDs among its templates. Nothing that users made is lost, and nothing of Kueue's manager remains.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! The chart's roles for people, role by role: what each lets one do, on which kinds, and into which roles it is gathered. What users of the
-//! gathered roles can do is tested with `kubectl auth can-i` beside the chart's other tests.
+//! The chart's roles for people: the rights of each role, on which kinds, and into which roles it is aggregated. The rights of users with the
+//! aggregated roles are tested with `kubectl auth can-i` in the chart's other tests.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,4 @@
-//! axe-core (version 4.14.1, unchanged, under the Mozilla Public License 2.0: see `axe/LICENSE`) looks at a page as it is shown, and finds what
-//! keeps people from it who see, hear or move otherwise.
+//! axe-core (version 4.14.1, unchanged, under the Mozilla Public License 2.0: see `axe/LICENSE`) checks the accessibility of a page as it is shown.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! The page of `kubectl kueue simulate --output html` in a real headless browser: what a person sees on it is what the JSON output says,
-//! it can be read in light and dark, and it reaches for nothing outside. With `SLUICE_SCREENSHOTS` set to a folder, pictures are left there.
+//! The page of `kubectl kueue simulate --output html` in a real headless browser: it shows the values of the JSON output, is readable in light and
+//! dark, and loads nothing from outside. With `SLUICE_SCREENSHOTS` set to a folder, screenshots are stored there.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -422,7 +422,7 @@ async fn a_what_if_is_seen_side_by_side() {
 }
 
 #[tokio::test]
-async fn flavors_of_a_cohort_are_told_apart_and_names_do_no_harm() {
+async fn flavors_of_a_cohort_are_distinguished_and_names_do_no_harm() {
     let world = assets::workspace().join("tests/tests/views/browser/several-flavors.yaml");
     let (mut page, outcome, _folder) = shows_its_outcome(&world, "flavors").await;
     assert_eq!(outcome.flavors().len(), 3);

@@ -1,6 +1,5 @@
-//! The dashboard's page in a real headless browser, before a server that gives answers of a made-up cluster of 1,000 queues and 20,000
-//! workloads: it stays small and smooth, works by keys, can be read, and shows names as text.
-//! With `SLUICE_SCREENSHOTS` set to a folder, pictures are left there.
+//! The dashboard's page in a real headless browser, with a server that simulates a cluster of 1,000 queues and 20,000 workloads: it stays small and
+//! smooth, can be used by keyboard, is readable, and shows names as text. With `SLUICE_SCREENSHOTS` set to a folder, screenshots are stored there.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! The dashboards of the chart as Grafana's own types read them (`tests/control-plane/grafana`): Grafana itself is not to be had as a package that
-//! may be used here.
+//! The dashboards of the chart, read by Grafana's own types (`tests/control-plane/grafana`): Grafana itself is not available as a package that may be
+//! used here.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

@@ -1,4 +1,4 @@
-//! Queries name metrics and labels that there are: a query with a wrong label has an answer, and a useless one.
+//! Queries name existing metrics and labels: a query with a wrong label has an answer, but a useless one.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

@@ -1,4 +1,4 @@
-//! What people look at: the simulator's page and the dashboard in a browser, and the alerts and the dashboards in a Prometheus and as Grafana reads them.
+//! The user interfaces: the simulator's page and the dashboard in a browser, and the alerts and dashboards in Prometheus and with Grafana's types.
 
 mod axe;
 mod browser;

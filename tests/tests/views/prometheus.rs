@@ -1,5 +1,5 @@
-//! The chart's monitoring with a real Prometheus: it scrapes a manager (and the API server) as the chart's ServiceMonitor says, every alert
-//! rule is right and fires when it should, every query of the dashboard has an answer.
+//! The chart's monitoring with a real Prometheus: it scrapes a manager (and the API server) according to the chart's ServiceMonitor, every alert rule
+//! is valid and fires when it should, every query of the dashboard has an answer.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

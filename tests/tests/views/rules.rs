@@ -1,4 +1,4 @@
-//! The chart's alert and recording rules, as promtool plays series to them.
+//! The chart's alert and recording rules, tested by promtool with given series.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

@@ -1,5 +1,4 @@
-//! How smooth a page is that has much to show. The measure is the same page with little to show, on the same machine: no bound in seconds
-//! holds on every machine.
+//! How smooth a large page is, compared with the same page with little content on the same machine: no limit in seconds holds on every machine.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 

@@ -1,4 +1,4 @@
-//! `dashboard`: a section of ours; the pages that show the queues.
+//! `dashboard`: a section that Kueue does not have; pages about the queues.
 
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
-//! `integrations.declared`: a section of ours; job kinds that the configuration alone describes.
+//! `integrations.declared`: a section that Kueue does not have; job kinds that the configuration describes.
 //!
-//! What is read and checked here is the form. The expressions are compiled by `sluice-jobs`, when the kinds are declared.
+//! Only the form is read and checked here. `sluice-jobs` compiles the expressions when the kinds are declared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -168,11 +168,11 @@ pub struct DeclaredStates {
     pub failed: Value,
 }
 
-/// The parts of a path such as `spec.tasks[0].template`. A key in quotes stands in brackets: `metadata.annotations["example.com/x"]`.
+/// The parts of a path such as `spec.tasks[0].template`. A quoted key is in brackets: `metadata.annotations["example.com/x"]`.
 ///
 /// # Errors
 ///
-/// If the path is empty or longer than 256 bytes, or has a part without a name, a bracket that is not closed or an index above 65535.
+/// If the path is empty or longer than 256 bytes, or has a part without a name, an unclosed bracket or an index above 65535.
 pub fn path_parts(path: &str) -> Result<Vec<String>, String> {
     if path.is_empty() || path.len() > MAX_PATH {
         return Err(format!("must have 1 to {MAX_PATH} characters"));
@@ -303,7 +303,7 @@ impl Place<'_> {
         report(self.errors, &format!("{}.{field}", self.path), message);
     }
 
-    /// Checks a path; its parts if it is one.
+    /// Checks a path; returns its parts if it is valid.
     fn path(&self, field: &str, path: &str) -> Option<Vec<String>> {
         path_parts(path).map_err(|why| self.error(field, format!("invalid value {path:?}: {why}"))).ok()
     }
@@ -363,7 +363,7 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
     }
 }
 
-/// Of a kind whose pods wait in its place, pods say what others are asked for, and templates carry marks.
+/// Checks a kind whose pods wait for admission themselves: pods are read for the requests of others, and templates carry marks.
 fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
     if kind.ready.is_some() {
         place.error("ready", "means nothing with suspend.gatesPods: its pods say whether they are ready");
@@ -371,7 +371,7 @@ fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
     for (index, pod_set) in kind.pod_sets.iter().enumerate() {
         let field = |name: &str| format!("podSets[{index}].{name}");
         if pod_set.reclaimable.is_some() {
-            // What is gone may come again, without a second question of quota.
+            // A removed pod may come back without another quota check.
             place.error(
                 &field("reclaimable"),
                 "means nothing with suspend.gatesPods: its pods say what has ended",
@@ -417,7 +417,7 @@ fn pod_sets(kind: &DeclaredKind, place: &Place<'_>) {
     if kind.pod_sets.is_empty() || kind.pod_sets.len() > MAX_POD_SETS {
         place.error("podSets", format!("must have 1 to {MAX_POD_SETS} items"));
     }
-    // Two pod sets that are written to the same place would overwrite one another.
+    // Two pod sets with the same field would overwrite each other.
     let mut written = BTreeMap::new();
     if !kind.suspend.gates_pods {
         written.insert(path_parts(&kind.suspend.path).unwrap_or_default(), "suspend.path".to_owned());
@@ -474,7 +474,7 @@ fn pod_sets(kind: &DeclaredKind, place: &Place<'_>) {
     }
 }
 
-/// The field that is written at a path, above it or below it.
+/// The written field at a path, above it or below it.
 fn overlapping<'a>(written: &'a BTreeMap<Vec<String>, String>, parts: &[String]) -> Option<&'a str> {
     let found = written.iter().find(|(other, _)| other.starts_with(parts) || parts.starts_with(other));
     found.map(|(_, field)| field.as_str())

@@ -1,5 +1,5 @@
-//! From the file's fields to the configuration, with defaults (docs/reference/01-api.md 1.12). Rules that concern one field alone
-//! are checked here; those that concern several, in `validate`.
+//! Converts the file's fields to the configuration, with defaults (docs/reference/01-api.md 1.12). Rules about a single field are checked here; those
+//! about several fields, in `validate`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
@@ -68,7 +68,7 @@ pub(super) fn configuration(
     }
 }
 
-/// The namespaces in which jobs are managed unless the file says otherwise.
+/// The default for the namespaces in which jobs are managed.
 fn not_in_system_namespaces(namespace: &str) -> LabelSelector {
     LabelSelector {
         match_labels: None,

@@ -1,4 +1,4 @@
-//! Durations as Kubernetes' configuration files have them: Go's text form (`1h30m`, `500ms`).
+//! Durations in the text form of Kubernetes' configuration files, which is Go's (`1h30m`, `500ms`).
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ const UNITS: [(&str, i64); 8] = [
 pub struct Duration(i64);
 
 impl Duration {
-    /// No time at all.
+    /// The duration zero.
     pub const ZERO: Self = Self(0);
 
     /// A number of seconds, saturating.
@@ -43,7 +43,7 @@ impl Duration {
         self.0 / 1_000_000_000
     }
 
-    /// Whole seconds, rounded up: what is not zero is at least one.
+    /// Whole seconds, rounded up: a positive duration has at least one.
     pub const fn as_secs_up(self) -> i64 {
         self.0 / 1_000_000_000 + (self.0 % 1_000_000_000 > 0) as i64
     }
@@ -53,7 +53,7 @@ impl Duration {
         std::time::Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
 
-    /// Reads Go's text form: an optional sign and one or more numbers with units, or `0`.
+    /// Parses Go's text form: an optional sign and one or more numbers with units, or `0`.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),

@@ -1,4 +1,4 @@
-//! What the manager itself listens on, and the names and rates by which it talks to the API server.
+//! The addresses on which the manager listens, and the names and rates of its requests to the API server.
 
 use super::Duration;
 use super::reader::{Errors, report};
@@ -65,7 +65,7 @@ fn health(health: &Health, errors: &Errors) {
     }
 }
 
-/// No two servers can have one port, unless each has an address of its own.
+/// Two servers cannot share a port, unless each has an address of its own.
 fn ports(configuration: &Configuration, errors: &Errors) {
     let webhook = format!("{}:{}", configuration.webhook.host, configuration.webhook.port);
     let pages = &configuration.dashboard;

@@ -1,4 +1,4 @@
-//! What reading a file depends on besides its fields.
+//! Inputs of the configuration besides the file.
 
 /// Which version a file is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) enum FileVersion {
     V1beta2,
 }
 
-/// What defaults depend on besides the file.
+/// The inputs of defaults besides the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// The namespace of the service account, else `kueue-system`.

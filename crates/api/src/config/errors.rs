@@ -1,13 +1,13 @@
-//! Mistakes in the file.
+//! Errors in the file.
 
 use std::fmt;
 
-/// One mistake in the file.
+/// One error in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// The path of the wrong field, empty for the file as a whole.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem.
     pub message: String,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Every mistake in the file; at least one.
+/// All errors in the file; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<FieldError>);
 

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::warning::Warning;
 use crate::gates::{GateError, Gates};
 
-/// The gates that the file names, and those in force.
+/// The gates of the file, and those in force.
 pub(super) fn read(
     file: &mut Reader<'_>,
     environment: &Environment,

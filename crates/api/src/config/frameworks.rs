@@ -6,12 +6,12 @@ use super::types::Integrations;
 use crate::job::JobKind;
 
 impl Integrations {
-    /// The kinds that others manage. One that is listed in several versions has the first; one that is served here is none.
+    /// The kinds that other controllers manage. A kind that is listed in several versions has the first; a kind that is enabled here is not external.
     pub fn external_kinds(&self) -> BTreeSet<JobKind> {
         let mut kinds = BTreeSet::new();
         for kind in self.external_frameworks.iter().filter_map(|entry| JobKind::external(entry)) {
             if !self.lists(kind) {
-                // One that is there already stays.
+                // An existing entry stays.
                 kinds.insert(kind);
             }
         }

@@ -1,4 +1,4 @@
-//! `hotswap`: a section of ours; which nodes count as failing, and when nothing is done about them.
+//! `hotswap`: a section that Kueue does not have; which nodes count as failing, and when failures are ignored.
 
 use std::collections::BTreeMap;
 

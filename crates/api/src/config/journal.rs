@@ -1,4 +1,4 @@
-//! `journal`: a section of ours; where decisions are written down.
+//! `journal`: a section that Kueue does not have; where decisions are recorded.
 
 use serde::Serialize;
 use sluice_quantity::Quantity;
@@ -6,9 +6,9 @@ use sluice_quantity::Quantity;
 use super::journal_store::{JournalStore, store};
 use super::reader::Reader;
 
-/// The smallest file that is begun anew, in bytes.
+/// The smallest size in bytes at which a new file may be started.
 const LEAST: i64 = 1 << 20;
-/// The largest size that is accepted for all files together, in bytes.
+/// The largest accepted total size of all files, in bytes.
 const MOST: i64 = 1 << 40;
 
 /// `journal`.

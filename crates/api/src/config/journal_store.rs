@@ -1,4 +1,4 @@
-//! `journal.store`: the object store that files of the journal are sent to.
+//! `journal.store`: the object store that receives the journal's files.
 
 use serde::Serialize;
 

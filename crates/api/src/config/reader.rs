@@ -1,4 +1,4 @@
-//! Strict reading of a configuration file: every mistake is collected with its path, every unknown field is one.
+//! Strict reading of a configuration file: all errors are collected with their paths, and every unknown field is one.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,12 +45,12 @@ impl<'a> Reader<'a> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// Whether a field is there at all.
+    /// Whether a field exists.
     pub(super) fn has(&self, key: &str) -> bool {
         self.map.get(key).is_some_and(|value| !value.is_null())
     }
 
-    /// Whether a field is there and says `null`.
+    /// Whether a field exists and is `null`.
     pub(super) fn is_null(&self, key: &str) -> bool {
         self.map.get(key).is_some_and(Value::is_null)
     }
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         self.typed(key, "a duration such as \"5m\"", |value| value.as_str().and_then(Duration::parse))
     }
 
-    /// One of a few names.
+    /// One of these names.
     pub(super) fn one_of<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         let text = self.string(key)?;
         self.choose(key, &text, choices)

@@ -1,11 +1,11 @@
-//! `scheduler`: a section of ours; when decisions are made, and how long quota is waited for.
+//! `scheduler`: a section that Kueue does not have; when decisions are made, and how long quota is waited for.
 
 use serde::Serialize;
 
 use super::Duration;
 use super::reader::{Reader, field, not_negative};
 
-/// The longest time that is accepted.
+/// The longest accepted time.
 const MOST: Duration = Duration::from_secs(1);
 
 /// `scheduler`.

@@ -88,7 +88,7 @@ pub(super) fn wait_for_pods_ready(
 pub(super) fn integrations(mut reader: Option<Reader<'_>>) -> Integrations {
     let reader = &mut reader;
     let mut pod_options = PodOptions::default();
-    // Also in files of the newer version, which has no such field: what an older file says is printed as a newer one.
+    // This includes files of the newer version, which has no such field: an older file is printed as a newer one.
     if let Some(mut options) = field(reader, |r| r.object("podOptions")) {
         pod_options.namespace_selector = options.object("namespaceSelector").map(selector::read);
         pod_options.pod_selector = options.object("podSelector").map(selector::read);
@@ -226,7 +226,7 @@ fn transformation(mut reader: Reader<'_>, seen: &mut BTreeSet<String>) -> Transf
     }
 }
 
-/// A quantity as text or number that is not negative.
+/// A non-negative quantity, written as text or number.
 fn quantity(value: &Value) -> Option<Quantity> {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! `tracing`: a section of ours; where traces of admissions are sent.
+//! `tracing`: a section that Kueue does not have; where traces of admissions are sent.
 
 use serde::Serialize;
 

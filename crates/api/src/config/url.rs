@@ -1,4 +1,4 @@
-//! What is wrong with a URL or a path of a file. No message repeats a URL that may have a password in it.
+//! Errors of a URL or of the path of a file. No message repeats a URL that may contain a password.
 
 use super::reader::Reader;
 
@@ -14,7 +14,7 @@ pub(super) fn absolute_path(reader: &mut Reader<'_>, key: &'static str) -> Strin
     path
 }
 
-/// What is wrong with any URL: its length, a password, a query, its characters. `instead` says where passwords belong.
+/// The error of any URL: its length, a password, a query, its characters. `instead` says where passwords belong.
 pub(super) fn unusual(url: &str, instead: &str) -> Option<String> {
     if url.len() > MOST_URL {
         return Some(format!("must have at most {MOST_URL} bytes"));
@@ -31,7 +31,7 @@ pub(super) fn unusual(url: &str, instead: &str) -> Option<String> {
     (!is_visible).then(|| "must consist of visible ASCII characters".to_owned())
 }
 
-/// What is wrong with the URL of a server.
+/// The error of a server's URL.
 pub(super) fn wrong_url(url: &str, instead: &str) -> Option<String> {
     let wrong = |why: &str| Some(format!("invalid value {url:?}: {why}"));
     if let Some(why) = unusual(url, instead) {

@@ -131,9 +131,9 @@ fn external_frameworks(integrations: &Integrations, errors: &Errors) {
 
 /// Custom labels in all.
 const MAX_CUSTOM_LABELS: usize = 20;
-/// The name of one: as long as a label's may be.
+/// The longest name of a custom label, without the prefix: the limit of label names.
 const MAX_LABEL_NAME: usize = 63;
-/// A value that is told apart.
+/// The longest tracked value of a custom label.
 const MAX_LABEL_VALUE: usize = 253;
 
 fn custom_labels(configuration: &Configuration, errors: &Errors, warnings: &mut Vec<Warning>) {

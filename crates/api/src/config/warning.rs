@@ -1,10 +1,10 @@
-//! What is worth saying about a configuration that is accepted.
+//! Warnings about an accepted configuration.
 
 use std::fmt;
 
 use crate::gates::GateWarning;
 
-/// What is worth saying about a configuration that is accepted.
+/// A warning about an accepted configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// About feature gates.

@@ -1,4 +1,4 @@
-//! How values are written in the effective configuration.
+//! How values are printed in the effective configuration.
 
 use std::collections::BTreeMap;
 

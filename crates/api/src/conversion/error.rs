@@ -17,7 +17,7 @@ pub enum ConversionError {
     Topology {
         /// Which pod set assignment.
         index: usize,
-        /// What is wrong with it.
+        /// The error.
         source: topology::TopologyError,
     },
 }

@@ -15,7 +15,7 @@ pub(super) fn part<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Ob
     object.get_mut(field).and_then(Value::as_object_mut)
 }
 
-/// Moves a field to another name. A field that is already there is kept: nothing is overwritten.
+/// Renames a field, unless the new name exists already: nothing is overwritten.
 pub(super) fn rename(object: &mut Object, from: &str, to: &str) {
     if let Some(value) = object.remove(from) {
         object.entry(to).or_insert(value);

@@ -1,4 +1,4 @@
-//! Quantities that were written as numbers: what is converted has them as strings, as every client of Kueue reads them.
+//! Quantities that were written as numbers: converted objects have them as strings, as Kueue's clients do.
 
 use serde_json::Value;
 

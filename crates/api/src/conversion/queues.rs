@@ -45,8 +45,8 @@ fn policies_up(spec: &mut Object) {
     }
 }
 
-/// One list of rules, each check once: the names become rules for all flavors, rules of the same check are joined, and a
-/// strategy without rules, which v1beta2 does not allow, goes away.
+/// One list of rules, each check once: names become rules for all flavors, rules of the same check are joined, and a strategy without rules, which
+/// v1beta2 does not allow, is removed.
 fn checks_up(spec: &mut Object) {
     let names = match spec.remove("admissionChecks") {
         Some(Value::Array(names)) => names,
@@ -80,7 +80,7 @@ fn checks_up(spec: &mut Object) {
     }
 }
 
-/// The rules of the checks, each check once. A list may be as long as a request: each item is looked at once.
+/// The rules of the checks, each check once. A list may be as long as a request allows, so each item is read only once.
 #[derive(Default)]
 struct Rules<'a> {
     listed: Vec<Rule>,
@@ -153,7 +153,7 @@ pub(super) fn cohort(root: &mut Object, up: bool) {
     }
 }
 
-/// docs/reference/01-api.md 1.10. v1beta1 must have a `kubeConfig`, so one without location stands for none.
+/// docs/reference/01-api.md 1.10. v1beta1 requires a `kubeConfig`, so one without location stands for none.
 pub(super) fn multikueue_cluster(root: &mut Object, up: bool) {
     let Some(spec) = part(root, "spec") else { return };
     if up {

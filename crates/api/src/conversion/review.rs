@@ -11,8 +11,8 @@ use super::{Version, convert_root};
 /// The most bytes that an answer may have. What is posted is at most a few MiB, and only topology assignments grow.
 pub const MAX_ANSWER: usize = 24 << 20;
 
-/// What the API server posts. (`kube` has this type too, but reads it through a buffer: half as fast.) It posts an empty response,
-/// with nulls, along with its request; that is not read.
+/// The request of the API server. (`kube` has this type, too, but reads it through a buffer, at half the speed.) It contains an empty response with
+/// nulls, which is not read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversionReview {
@@ -22,12 +22,12 @@ pub struct ConversionReview {
     /// `ConversionReview`.
     #[serde(default)]
     pub kind: String,
-    /// What to convert.
+    /// The objects to convert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<ConversionRequest>,
 }
 
-/// What to convert.
+/// The objects to convert, and the version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversionRequest {
@@ -41,7 +41,7 @@ pub struct ConversionRequest {
     pub objects: Vec<Value>,
 }
 
-/// What the API server gets back.
+/// The answer to the API server.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
@@ -50,7 +50,7 @@ struct Answer<'a> {
     response: Response<'a>,
 }
 
-/// What came of it: all objects in their order, or none.
+/// The result: all objects in their order, or none.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Response<'a> {
@@ -82,12 +82,11 @@ impl Serialize for Converted {
     }
 }
 
-/// Answers the API server, in JSON. One object that cannot be converted fails the whole request, as the protocol demands; the
-/// message names it.
+/// Answers the API server, in JSON. If one object cannot be converted the whole request fails, as the protocol demands; the message names the object.
 ///
 /// # Errors
 ///
-/// If the answer cannot be written as JSON. An object that cannot be converted is no error here: the answer says so.
+/// If the answer cannot be written as JSON. An object that cannot be converted is not an error here: the answer reports it.
 pub fn answer_review(review: ConversionReview) -> Result<Vec<u8>, serde_json::Error> {
     let ConversionReview { api_version, kind, request } = review;
     let (uid, outcome) = match request {

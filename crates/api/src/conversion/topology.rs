@@ -1,4 +1,4 @@
-//! The topology assignment's two forms: v1beta1 lists domains, v1beta2 compresses them by columns (docs/reference/06-algorithm.md 6.21).
+//! The two forms of a topology assignment: v1beta1 lists domains, v1beta2 compresses them by columns (docs/reference/06-algorithm.md 6.21).
 //!
 //! The order of the domains is kept: ranks and scale-down depend on it.
 
@@ -20,14 +20,14 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The most domains that a slice may hold.
 pub const MAX_DOMAINS_IN_SLICE: usize = 100_000;
 
-/// The most domains that the assignments of one object may stand for. The schema bounds only what is written, and a few bytes of
-/// it can stand for billions of equal domains. A domain holds at least one pod, and no cluster holds more pods than this.
+/// The most domains that the assignments of one object may stand for. The schema limits only the written form, and a few bytes of it can stand for
+/// billions of equal domains. A domain has at least one pod, and no cluster has more pods than this.
 pub const MAX_DOMAINS: usize = 100_000;
 
 /// Why a topology assignment cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// It is not of the schema's form.
+    /// The assignment does not match the schema.
     #[error("malformed: {0}")]
     Malformed(String),
     /// A domain has too few or too many values.
@@ -45,20 +45,20 @@ pub enum TopologyError {
     Slice {
         /// Which slice.
         slice: usize,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// It stands for more than any cluster has.
+    /// The assignment has more domains than any cluster.
     #[error("the assignments of the object have more than {MAX_DOMAINS} domains")]
     TooLarge,
 }
 
-/// Compresses. `by_hostname_prefix` is the gate TASAssignmentsEncodingByHostnamePrefix: runs of nodes of one pool, whose names
-/// begin alike, become slices of their own if that is shorter.
+/// Compresses an assignment. `by_hostname_prefix` is the gate TASAssignmentsEncodingByHostnamePrefix: consecutive nodes of one pool, whose names have
+/// the same prefix, become separate slices if that is shorter.
 ///
 /// # Errors
 ///
-/// If a domain has another number of values than there are levels.
+/// If a domain has a value too few or too many for the levels.
 pub fn encode(rows: &Rows, by_hostname_prefix: bool) -> Result<Columns, TopologyError> {
     let levels = rows.levels.len();
     for (domain, row) in rows.domains.iter().enumerate() {
@@ -105,7 +105,7 @@ fn slice(levels: usize, run: &[Row]) -> Slice {
     }
 }
 
-/// The values of one level. Runs are never empty, and every row has a value for each level.
+/// The values of one level. The run is never empty, and every row has a value for each level.
 fn column(run: &[Row], level: usize) -> Values {
     let values: Vec<&str> = run.iter().map(|row| row.values[level].as_str()).collect();
     let first = values[0];
@@ -124,7 +124,7 @@ fn column(run: &[Row], level: usize) -> Values {
     }
 }
 
-/// By characters, so that a cut never splits one.
+/// Compares by characters, so that no character is split.
 fn common_prefix<'a>(a: &'a str, b: &str) -> &'a str {
     let same = a.char_indices().zip(b.chars()).find(|((_, x), y)| x != y);
     match same {
@@ -144,12 +144,11 @@ fn common_suffix<'a>(a: &'a str, b: &str) -> &'a str {
     &a[start..]
 }
 
-/// Expands. Any legal form is read, not only the one that [`encode`] chooses.
+/// Expands an assignment in any valid form, not only the one of [`encode`].
 ///
 /// # Errors
 ///
-/// If a slice contradicts itself (a negative number of domains, or lists that do not fit their number or that of the levels), or all slices have more
-/// than 100,000 domains.
+/// If a slice contradicts itself (a negative number of domains, or lists of the wrong length), or all slices have more than 100,000 domains.
 pub fn decode(columns: &Columns) -> Result<Rows, TopologyError> {
     let mut left = MAX_DOMAINS;
     count(columns, &mut left)?;
@@ -158,7 +157,7 @@ pub fn decode(columns: &Columns) -> Result<Rows, TopologyError> {
     Ok(Rows { levels: columns.levels.clone(), domains: domains.collect() })
 }
 
-/// Whether the assignment can be expanded; its domains are taken from those that are `left`.
+/// Checks that an assignment can be expanded; subtracts its domains from `left`.
 pub(super) fn count(columns: &Columns, left: &mut usize) -> Result<(), TopologyError> {
     for (at, slice) in columns.slices.iter().enumerate() {
         let problem = |problem| TopologyError::Slice { slice: at, problem };
@@ -193,7 +192,7 @@ fn domains(columns: &Columns) -> impl Iterator<Item = Domain<'_>> {
     })
 }
 
-/// Writes an assignment in its expanded form, one domain after the other: the whole of it is never in memory.
+/// Writes an assignment in its expanded form, one domain after the other, so that it is never in memory as a whole.
 pub(super) struct Expanded<'a>(pub &'a Columns);
 
 impl Serialize for Expanded<'_> {

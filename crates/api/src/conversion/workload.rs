@@ -9,7 +9,7 @@ use super::object::{Object, part, rename, text};
 use super::topology::{self, TopologyError};
 use crate::{v1beta1, v1beta2};
 
-/// v1beta1's name of a kind of priority class, and v1beta2's group and kind.
+/// The names of a priority class's kind: v1beta1's, and v1beta2's group and kind.
 const CLASS_SOURCES: [(&str, &str, &str); 2] = [
     ("kueue.x-k8s.io/workloadpriorityclass", "kueue.x-k8s.io", "WorkloadPriorityClass"),
     ("scheduling.k8s.io/priorityclass", "scheduling.k8s.io", "PriorityClass"),
@@ -90,7 +90,7 @@ fn constraints_down(spec: &mut Object) {
     }
 }
 
-/// What to convert to.
+/// The target version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
     V1beta1,
@@ -171,7 +171,7 @@ impl Serialize for Expanding<'_> {
                 }
                 object.end()
             }
-            // The one list on the way is that of the assignments.
+            // The only list on the path is that of the assignments.
             Value::Array(items) if rest.is_empty() => {
                 serializer.collect_seq(items.iter().map(|value| Expanding { value, path: self.path }))
             }

@@ -1,4 +1,4 @@
-//! What a definition says about its kind beyond the schema (docs/reference/01-api.md 1.0).
+//! The parts of a kind's definition outside the schema (docs/reference/01-api.md 1.0).
 
 use serde_json::{Value, json};
 

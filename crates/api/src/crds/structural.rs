@@ -1,4 +1,4 @@
-//! From a JSON schema to Kubernetes' structural schema.
+//! Converts a JSON schema to Kubernetes' structural schema.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::DEFAULT;
 
-/// What the API server accepts as a quantity.
+/// The API server's pattern for quantities.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The marker of a field that embeds a pod template.
@@ -36,8 +36,8 @@ pub(super) fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Rewrites one schema and all below it. Below a pod template descriptions go away: with them a definition is larger than
-/// the annotation in which `kubectl apply` remembers what it applied.
+/// Rewrites one schema and its subschemas. Descriptions in pod templates are removed: with them a definition would be larger than the annotation in
+/// which `kubectl apply` stores the applied object.
 fn normalize(schema: &mut Value, in_template: bool) {
     let Value::Object(map) = schema else { return };
     let embeds_pods = map.remove(POD_TEMPLATE).is_some();
@@ -136,7 +136,7 @@ fn enumerate(map: &mut Map<String, Value>) {
     map.insert("enum".into(), names.into());
 }
 
-/// What the API server does for pods and would not do for pods inside of something else: a port without protocol is TCP.
+/// The API server's default for pods, which it would not apply to embedded pods: a port without protocol is TCP.
 fn embedded(properties: &mut Map<String, Value>) {
     if properties.contains_key("containerPort")
         && let Some(Value::Object(protocol)) = properties.get_mut("protocol")

@@ -1,4 +1,4 @@
-//! Job kinds as data: what they are called, and what the rest of Sluice has to know of them besides what their adapters in `sluice-jobs` do.
+//! Job kinds as data: their names, and their properties outside their adapters in `sluice-jobs`.
 
 mod declared;
 mod external;
@@ -19,7 +19,7 @@ pub use pods_at::{CountAt, PartsAt, PodPlace, PodsAt};
 pub struct JobKind(&'static Integration);
 
 impl JobKind {
-    /// Those whose objects are jobs: where the pods are, nothing is to be done about the object.
+    /// The kinds whose objects are jobs. If each pod of a kind is a job, nothing is done about its objects.
     pub fn jobs() -> impl Iterator<Item = Self> {
         Self::all().iter().copied().filter(|kind| !kind.0.pods_are_jobs)
     }
@@ -33,7 +33,7 @@ impl JobKind {
         Self::ALL[at]
     }
 
-    /// Whether its pods wait for admission in its place, all of them, or those of each group, as one job.
+    /// Whether its pods wait for admission themselves, and all of them, or those of each group, are one job.
     pub const fn gathers_pods(self) -> bool {
         self.0.suspends_pods && !self.0.pods_are_jobs
     }
@@ -43,8 +43,8 @@ impl JobKind {
         self.0.group_label.is_some()
     }
 
-    /// Whether a pod of this name is one of an object of a kind each of whose pods is a job, as its controller names them:
-    /// `<object>-<hash of the ReplicaSet>-<the pod's own>`.
+    /// Whether a pod of this name belongs to an object of a kind in which each pod is a job, by its controller's naming: `<object>-<hash of the
+    /// ReplicaSet>-<the pod's own>`.
     pub fn names_pod(self, object: &str, pod: &str) -> bool {
         let rest = pod.strip_prefix(object).and_then(|rest| rest.strip_prefix('-'));
         let parts = rest.and_then(|rest| rest.split_once('-')).filter(|_| self.0.pods_are_jobs);
@@ -52,7 +52,7 @@ impl JobKind {
         parts.is_some_and(|(hash, own)| is_word(hash) && is_word(own))
     }
 
-    /// What is known of it.
+    /// Its properties.
     pub const fn integration(self) -> &'static Integration {
         self.0
     }
@@ -109,7 +109,7 @@ impl JobKind {
         self.0.templates
     }
 
-    /// What its controller makes of this kind.
+    /// How its controller makes jobs of the other kind.
     pub fn parts_of(self, kind: Self) -> Option<&'static Parts> {
         self.0.parts.iter().find(|parts| parts.framework == kind.framework())
     }
@@ -149,7 +149,7 @@ impl JobKind {
         self.0.resumes_parts_as_made || self.0.leaves_parts || self.names_parts()
     }
 
-    /// The label with the job's name on all pods of a job, if its controller gives them one.
+    /// The label with the job's name on all pods of a job, if its controller sets one.
     pub fn label_of_pods(self) -> Option<&'static str> {
         self.0.pod_label.or(self.0.group_label).or(self.0.listing_label)
     }
@@ -159,7 +159,7 @@ impl JobKind {
         Self::all().iter().copied().find(|kind| kind.framework() == framework)
     }
 
-    /// The kind that an owner reference names, if it is one of ours (any version of the group).
+    /// The kind of an owner reference, if it is a known one (any version of the group).
     pub fn from_owner(api_version: &str, kind: &str) -> Option<Self> {
         Self::all().iter().copied().find(|k| k.is_named_by(api_version, kind))
     }

@@ -1,11 +1,11 @@
-//! Template objects: jobs of some kinds name one, which says what pods they have.
+//! Template objects: jobs of some kinds refer to one, which determines their pods.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What a kind of template objects is.
+/// The description of a kind of template objects.
 #[derive(Debug)]
 struct Description {
     group: &'static str,
@@ -66,7 +66,7 @@ impl TemplateKind {
         self.0.plural
     }
 
-    /// Whether its objects are in a namespace, and only jobs of that one may name them.
+    /// Whether its objects are namespaced, and only jobs of the same namespace may refer to them.
     pub const fn namespaced(self) -> bool {
         self.0.namespaced
     }
@@ -108,7 +108,7 @@ impl Hash for TemplateKind {
     }
 }
 
-/// Names one template object.
+/// Identifies one template object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TemplateRef {
     /// Its kind.
@@ -129,28 +129,28 @@ impl fmt::Display for TemplateRef {
     }
 }
 
-/// What a job takes from a template object.
+/// How a job uses a template object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateUse {
     /// The object.
     pub object: TemplateRef,
-    /// What of the job decides, with that object, what pods it has: JSON, which its adapter reads. Empty once the job ended.
+    /// The part of the job that determines its pods together with that object: JSON, which its adapter reads. Empty once the job has ended.
     pub outline: Arc<str>,
 }
 
-/// A template object, as far as it is kept.
+/// The kept part of a template object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Which one.
+    /// Its identity.
     pub object: TemplateRef,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
-    /// What of it decides what pods a job has: JSON; nothing if that is longer than [`Template::LONGEST`].
+    /// The part of it that determines the pods of a job, as JSON; nothing if that is longer than [`Template::LONGEST`].
     pub content: Option<Arc<str>>,
 }
 
 impl Template {
-    /// So many bytes of a template are kept at most.
+    /// The most bytes of a template that are kept.
     pub const LONGEST: usize = 256 << 10;
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_sorted_and_told_apart() {
+    fn kinds_are_sorted_and_distinguished() {
         assert!(TemplateKind::ALL.is_sorted());
         assert_ne!(TemplateKind::CLUSTER_TRAINING_RUNTIME, TemplateKind::TRAINING_RUNTIME);
         let of = |kind: TemplateKind, namespace: &str| TemplateRef {

@@ -1,7 +1,7 @@
-//! What was used for how long, by which namespaces and queues, from the lines of a journal.
+//! Usage over time by namespaces and queues, from the lines of a journal.
 //!
-//! A reservation counts from its beginning to its end, with what it took at each time. Lines of several replicas may be given, in any order:
-//! a reservation is one UID and one beginning. Where the line of its end is missing, it ends when the same Workload reserves quota again.
+//! A reservation counts from its beginning to its end, with its amounts over time. Lines may come from several replicas, in any order: a reservation
+//! is identified by UID and beginning. Without a line of its end, it ends when the same Workload reserves quota again.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub struct Account {
 pub struct Used {
     /// All of it.
     pub total: AmountTime,
-    /// What of it was above the ClusterQueue's own quota: what the queue borrowed at a time is divided among those who used it, in proportion.
+    /// The part of it above the ClusterQueue's own quota: what the queue borrowed at a time is divided among its users, in proportion.
     pub borrowed: AmountTime,
     /// By reservations that ended by an eviction: what the jobs had done may be lost.
     pub evicted: AmountTime,
@@ -50,12 +50,12 @@ pub struct Used {
     pub failed: AmountTime,
 }
 
-/// What a ClusterQueue had of a flavor's resource.
+/// A ClusterQueue's share of a flavor's resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
-    /// What it used.
+    /// Its usage.
     pub used: AmountTime,
-    /// What it used above its own quota.
+    /// Its usage above its own quota.
     pub borrowed: AmountTime,
     /// Its own quota, over the whole time.
     pub nominal: AmountTime,
@@ -90,9 +90,9 @@ struct Reservation {
     local_queue: String,
     cluster_queue: String,
     since: Timestamp,
-    /// What it took at its beginning, by the earliest line that says so, and that line's time.
+    /// The amount at its beginning, by the earliest line that has it, and that line's time.
     first: Option<(Timestamp, Usage)>,
-    /// What it took later, and since when.
+    /// Later amounts, by the time of their beginning.
     later: BTreeMap<Timestamp, Usage>,
     end: Option<(Timestamp, Outcome)>,
 }
@@ -151,7 +151,7 @@ impl Collector {
         }
     }
 
-    /// What was used from `since` until `until`. What has no end yet is used until then.
+    /// The usage from `since` to `until`. A reservation without an end counts until then.
     pub fn ledger(&self, since: Timestamp, until: Timestamp) -> Ledger {
         let mut ledger = Ledger { lost: self.lost, earliest: self.earliest, ..Ledger::default() };
         let mut moves: BTreeMap<Place, Vec<Move<'_>>> = BTreeMap::new();
@@ -185,7 +185,7 @@ impl Collector {
         ledger
     }
 
-    /// What a place's reservations came to, beside its quota, and what of that each team borrowed.
+    /// The usage of a place's reservations beside its quota, and each team's borrowed part.
     fn shared<'a>(
         &self,
         place: &Place,
@@ -232,10 +232,10 @@ impl Collector {
 }
 
 impl Reservation {
-    /// Its end, if it has one, and the Workload's next reservation is from `next` on.
+    /// Its end, if it has one; the Workload's next reservation begins at `next`.
     fn end_before(&self, next: Option<Timestamp>) -> Option<(Timestamp, Outcome)> {
         let last = self.later.last_key_value().map(|(at, _)| *at);
-        // It ended in its first second, and held quota after that: it was reserved again in that second.
+        // It ended in its first second and held quota after that: quota was reserved again in that second.
         let again = |end: Timestamp| end <= self.since && last.is_some_and(|last| millis(end, last) >= 2000);
         let end = self.end.filter(|(at, _)| !again(*at));
         match (end, next) {
@@ -252,7 +252,7 @@ impl Reservation {
         ended: Option<(Timestamp, Outcome)>,
         (since, until): (Timestamp, Timestamp),
     ) {
-        // What is not over is held until now.
+        // A reservation that has not ended counts until now.
         let end = ended.map_or(until, |(at, _)| at);
         let first = self.first.iter().map(|(_, held)| (self.since, held));
         let held = first.chain(self.later.iter().map(|(from, held)| (*from, held)));
@@ -286,8 +286,8 @@ impl Reservation {
     }
 }
 
-/// Divides what was borrowed for a time among those who held `used` together, in proportion. What is left over, less than a unit for each, is the
-/// last one's, so that the sum is all of it.
+/// Divides what was borrowed for a time among the users who held `used` together, in proportion. The remainder, less than a unit for each, goes to
+/// the last one, so that the sum is exact.
 fn divide<'a>(
     borrowed: AmountTime,
     used: i128,
@@ -297,7 +297,7 @@ fn divide<'a>(
     if borrowed == 0 {
         return;
     }
-    // Not multiplied before it is divided: both are large. A product that is too large for the rest is of amounts that no cluster has.
+    // Divided before it is multiplied, since both are large. The product overflows only for amounts that no cluster has.
     let (whole, rest) = (borrowed / used, borrowed % used);
     let part = |amount: i128| whole * amount + rest.checked_mul(amount).map_or(0, |product| product / used);
     let (mut left, mut teams) = (borrowed, held.iter().peekable());
@@ -315,21 +315,21 @@ fn end_of_two(
     other: (Timestamp, Outcome),
 ) -> (Timestamp, Outcome) {
     if one.0 > since && other.0 > since {
-        // The later one is that of a replica that saw it late, as a deletion by then.
+        // The later one is from a replica that noticed the end late, as a deletion.
         one.min(other)
     } else {
-        // Times are those of conditions, in whole seconds. Quota that was given back and taken again within a second gives two reservations
-        // with the same beginning: the later end is that of both.
+        // Times are those of conditions, in whole seconds. Quota that was released and reserved again within a second gives two reservations with the
+        // same beginning: both end at the later end.
         one.max(other)
     }
 }
 
-/// Milliseconds from one time to another; none if it is not later.
+/// Milliseconds from one time to another; 0 if it is not later.
 fn millis(from: Timestamp, to: Timestamp) -> i128 {
     i128::from((to.as_millisecond() - from.as_millisecond()).max(0))
 }
 
-/// What cannot be read counts as nothing.
+/// An unreadable amount counts as zero.
 fn amount(resource: &str, text: &str) -> i128 {
     let amount = Quantity::parse(text).map_or(Amount::ZERO, |quantity| amount_of(resource, &quantity));
     i128::from(amount.get().max(0))

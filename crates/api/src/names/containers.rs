@@ -1,4 +1,4 @@
-//! Identity of a pod template's containers: what the match of a job with its Workload compares (docs/reference/06-algorithm.md 6.20).
+//! Identity of a pod template's containers, for the comparison of a job with its Workload (docs/reference/06-algorithm.md 6.20).
 
 use std::collections::BTreeMap;
 
@@ -30,9 +30,9 @@ pub fn containers_hash(spec: &PodSpec) -> u64 {
     u64::from_be_bytes(*head)
 }
 
-/// A stable hash of what a pod asks for, whatever it does with it: the resources of its containers, its own, its overhead, its claims.
+/// A stable hash of a pod's requests, independent of its programs: the resources of its containers, its own resources, its overhead, its claims.
 ///
-/// Equal for templates of which the API server makes the same pods: it rounds amounts up to thousandths.
+/// Equal for templates from which the API server makes equal pods: it rounds amounts up to thousandths.
 pub fn requests_hash(spec: &PodSpec) -> u64 {
     let bare = |container: &Container| Container {
         resources: container.resources.as_ref().map(counted),
@@ -59,7 +59,7 @@ pub fn requests_hash(spec: &PodSpec) -> u64 {
     u64::from_be_bytes(*head)
 }
 
-/// What of resources counts for quota: a limit stands for a request that is missing.
+/// The resources that count for quota: a limit replaces a missing request.
 fn counted(resources: &ResourceRequirements) -> ResourceRequirements {
     let requests = resources.requests.as_ref().map(thousandths).unwrap_or_default();
     let mut limits = resources.limits.as_ref().map(thousandths).unwrap_or_default();
@@ -115,8 +115,8 @@ fn feed_container(hash: &mut Sha256, container: &Container) {
     feed(hash, "", &value, false);
 }
 
-/// Feeds a value in a form that is independent of the order of keys and of absent against empty. `quantity` says
-/// that the strings below are quantities.
+/// Feeds a value in a form that does not depend on the order of keys, nor on absent against empty. `quantity` says that the strings below are
+/// quantities.
 fn feed(hash: &mut Sha256, key: &str, value: &Value, quantity: bool) {
     match value {
         Value::Object(map) => {
@@ -158,7 +158,7 @@ fn feed_text(hash: &mut Sha256, text: &str) {
     hash.update(text);
 }
 
-/// Numbers of which 0 means that they are left out: Kubernetes' type drops them.
+/// Numbers that are omitted if they are 0, as by Kubernetes' types.
 const ABSENT_IF_ZERO: [&str; 6] = [
     "initialDelaySeconds",
     "timeoutSeconds",

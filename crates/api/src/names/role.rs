@@ -19,10 +19,10 @@ const POD_AFFINITY_TERM: &[&str] = &[
     "mismatchLabelKeys",
 ];
 
-/// Eight digits of the SHA-256 of what admission looks at in a pod. Pods with the same digits are of one role.
+/// Eight digits of the SHA-256 of the fields of a pod that matter for admission. Pods with the same digits have the same role.
 ///
-/// The digits are those that Kueue writes: it hashes the JSON of Kubernetes' Go types, so here, too, the fields of types are in the order of those
-/// types, keys of maps are sorted, and quantities are canonical.
+/// The digits equal Kueue's, which hashes the JSON of Kubernetes' Go types: so fields are in the order of those types, keys of maps are sorted, and
+/// quantities are canonical.
 pub fn role_hash(spec: &PodSpec) -> String {
     let digest = Sha256::digest(shape(spec));
     let mut hex = String::with_capacity(DIGITS);
@@ -110,7 +110,7 @@ fn write(text: &mut String, field: &str, value: &Value) {
             text.push(']');
         }
         Value::Object(map) => write_object(text, field, map),
-        // An empty list that is not left out is absent.
+        // An empty list that is not omitted is written as null.
         Value::Array(_) | Value::Null => text.push_str("null"),
         Value::String(quantity) if matches!(field, "requests" | "overhead") => {
             match Quantity::parse(quantity) {
@@ -123,7 +123,7 @@ fn write(text: &mut String, field: &str, value: &Value) {
 }
 
 fn write_object(text: &mut String, field: &str, map: &Map<String, Value>) {
-    // A node selector is one object, terms of affinity to pods are several.
+    // A node selector is one object; pod affinity has several terms.
     let required = field == "requiredDuringSchedulingIgnoredDuringExecution";
     let fields = match order(field) {
         None if required && map.contains_key("nodeSelectorTerms") => Some(["nodeSelectorTerms"].as_slice()),

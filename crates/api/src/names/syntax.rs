@@ -1,4 +1,4 @@
-//! Kubernetes' rules for names, label keys and label values; each check answers with Kubernetes' message.
+//! Kubernetes' rules for names, label keys and label values; each check returns Kubernetes' message.
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
     '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -13,7 +13,7 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// What is wrong with a DNS-1123 subdomain: the form of most object names.
+/// The error of a DNS-1123 subdomain: the form of most object names.
 pub fn dns1123_subdomain_error(name: &str) -> Option<String> {
     if name.len() > 253 {
         return Some("must be no more than 253 characters".to_owned());
@@ -21,7 +21,7 @@ pub fn dns1123_subdomain_error(name: &str) -> Option<String> {
     (!name.split('.').all(is_label)).then(|| SUBDOMAIN.to_owned())
 }
 
-/// What is wrong with a DNS-1123 label: the form of the names of pod sets.
+/// The error of a DNS-1123 label: the form of the names of pod sets.
 pub fn dns1123_label_error(name: &str) -> Option<String> {
     if name.len() > 63 {
         return Some("must be no more than 63 characters".to_owned());
@@ -33,7 +33,7 @@ fn is_label(part: &str) -> bool {
     ends_alphanumeric(part, lower_alphanumeric) && part.bytes().all(lower_or_dash)
 }
 
-/// What is wrong with the key of a label or annotation.
+/// The error of the key of a label or annotation.
 pub fn qualified_name_error(key: &str) -> Option<String> {
     let name = match key.split_once('/') {
         Some((_, name)) if name.contains('/') => {
@@ -57,7 +57,7 @@ pub fn qualified_name_error(key: &str) -> Option<String> {
     (!word(name)).then(|| QUALIFIED.to_owned())
 }
 
-/// What is wrong with the value of a label.
+/// The error of the value of a label.
 pub fn label_value_error(value: &str) -> Option<String> {
     if value.len() > 63 {
         return Some("must be no more than 63 characters".to_owned());

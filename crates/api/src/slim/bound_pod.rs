@@ -1,4 +1,4 @@
-//! A Pod, reduced: where it runs, what it asks for, and whose it is.
+//! A reduced Pod: its node, its requests, and its owner.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub const FAILURE_RECOVERY: &str = "KueueFailureRecovery";
 /// A Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Name, namespace, UID, version, when it was made, when it is to be gone and with how many seconds of grace.
+    /// Name, namespace, UID, version, creation time, and the time and grace period of its deletion.
     pub metadata: ObjectMeta,
     /// The UID of its controller.
     pub controller_uid: Option<String>,
@@ -30,7 +30,7 @@ pub struct Pod {
     pub safe_to_delete: bool,
     /// Whether its status says that it was (the condition `KueueFailureRecovery`).
     pub force_deleted: bool,
-    /// What its requests are worked out from.
+    /// The spec from which its requests are computed.
     pub spec: PodTemplate,
 }
 

@@ -1,4 +1,4 @@
-//! The kinds of the cluster that decisions look at, reduced.
+//! Reduced kinds of cluster objects that decisions use.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Parts, watchable};
 
-/// The metadata that is kept of a cluster object: name, labels, annotations, versions and times.
+/// The kept metadata of a cluster object: name, labels, annotations, versions and times.
 fn kept(full: ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: full.name,
@@ -168,9 +168,9 @@ pub struct LimitItem {
     pub max: BTreeMap<String, Quantity>,
     /// The least that must be asked for.
     pub min: BTreeMap<String, Quantity>,
-    /// Limits of those that name none.
+    /// Default limits.
     pub default: BTreeMap<String, Quantity>,
-    /// Requests of those that name none.
+    /// Default requests.
     pub default_request: BTreeMap<String, Quantity>,
 }
 

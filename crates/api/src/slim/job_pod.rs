@@ -1,4 +1,4 @@
-//! A Pod of an elastic job, or one with a place in the topology, reduced: whose it is, and what keeps it from being scheduled.
+//! A reduced Pod of an elastic job, or one with a place in the topology: its owner, and its scheduling gates.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::labels::{
     POD_SET_UNCONSTRAINED_TOPOLOGY, TOPOLOGY_SCHEDULING_GATE, WORKLOAD, WORKLOAD_SLICE_NAME,
 };
 
-/// The condition of a pod that is about to be disrupted, and not by its own fault.
+/// The condition of a pod that will be disrupted for reasons outside it.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// The annotations of a Pod whose place in the topology is decided: its user's, or that of a start.
@@ -28,7 +28,7 @@ pub const TOPOLOGY_ANNOTATIONS: [&str; 5] = [
 /// A Pod of an elastic job, or one with a place in the topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobPod {
-    /// Name, namespace, UID, version, and when it is to be gone.
+    /// Name, namespace, UID, version, and the time of its deletion.
     pub metadata: ObjectMeta,
     /// The UID of its controller.
     pub controller_uid: Option<String>,
@@ -42,18 +42,18 @@ pub struct JobPod {
     pub ended: bool,
     /// Whether it says that it is about to be disrupted (condition `DisruptionTarget`).
     pub disrupted: bool,
-    /// What decides its place in the topology, if it is to have one.
+    /// The fields that determine its place in the topology, if it needs one.
     pub placement: Option<Box<PodPlacement>>,
 }
 
-/// What decides the place of a Pod in the topology (docs/reference/06-algorithm.md 6.13).
+/// The fields that determine the place of a Pod in the topology (docs/reference/06-algorithm.md 6.13).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodPlacement {
     /// The Workload that it is of, by name; of an elastic job, the first slice.
     pub workload: String,
-    /// Its labels whose values are numbers: one or two of them tell its rank.
+    /// Its labels with numbers as values: one or two of them determine its rank.
     pub numbers: BTreeMap<String, u32>,
-    /// What is to be subtracted from its index, as its annotation has it. More than any index if that is not a number.
+    /// The number to subtract from its index, from its annotation. If that is not a number, more than any index.
     pub offset: u32,
     /// Its node selector.
     pub node_selector: BTreeMap<String, String>,
@@ -64,7 +64,7 @@ pub struct PodPlacement {
 }
 
 impl PodPlacement {
-    /// Reads it from a Pod, if the place of that is decided.
+    /// Reads it from a Pod, if its place must be decided.
     fn of(metadata: &ObjectMeta, spec: Option<&core::PodSpec>, phase: &str) -> Option<Self> {
         let annotations = metadata.annotations.as_ref()?;
         let mut gates = spec.and_then(|spec| spec.scheduling_gates.as_ref()).into_iter().flatten();

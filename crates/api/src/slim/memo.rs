@@ -1,5 +1,5 @@
-//! Templates that were decoded already. A Workload comes several times, each time with the same template, and Workloads of one kind of work have
-//! equal ones: decoding and hashing them is most of the work on a Workload, and they are most of its memory.
+//! A cache of decoded templates. A Workload is received several times with the same template, and Workloads of similar jobs have equal ones: decoding
+//! and hashing templates is most of the work on a Workload, and they are most of its memory.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::pod::PodTemplate;
 
-/// What one thread remembers at most, in bytes of text, and how long the text of a template is that is worth it.
+/// The most bytes of text that one thread caches, and the longest template text that is cached.
 const MOST_BYTES: usize = 4 << 20;
 const LONGEST: usize = 64 << 10;
 
@@ -27,7 +27,7 @@ impl Memo {
         if text.len() > LONGEST {
             return;
         }
-        // What is used is known again soon.
+        // Templates in use are soon cached again.
         if self.bytes + text.len() > MOST_BYTES {
             *self = Self::default();
         }
@@ -40,7 +40,7 @@ thread_local! {
     static MEMO: RefCell<Memo> = RefCell::default();
 }
 
-/// Decodes a template, or finds the one that equal text was decoded to.
+/// Decodes a template, or returns the cached one for equal text.
 pub(super) fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<PodTemplate>, D::Error> {
     let text = Box::<RawValue>::deserialize(deserializer)?;
     let text = text.get();
@@ -73,7 +73,7 @@ mod tests {
             [of_cpus(1), of_cpus(1), of_cpus(2)].map(|text| read(&text).unwrap().template);
         assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
         assert_eq!(other.containers[0].resources.requests["cpu"].0, "2");
-        // The same from a value, where there is no text.
+        // The same from a value, which has no text.
         let value: serde_json::Value = serde_json::from_str(&of_cpus(2)).unwrap();
         assert_eq!(PodSet::deserialize(&value).unwrap().template, other);
         assert_eq!(serde_json::from_value::<PodSet>(value).unwrap().template, other);

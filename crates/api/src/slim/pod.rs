@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 /// Requests and limits by resource name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resources {
-    /// What is requested.
+    /// The requests.
     pub requests: BTreeMap<String, Quantity>,
     /// The limits.
     pub limits: BTreeMap<String, Quantity>,
@@ -71,7 +71,7 @@ pub struct PodTemplate {
     pub runtime_class_name: Option<String>,
     /// The node selector.
     pub node_selector: BTreeMap<String, String>,
-    /// The affinity as it is, to be restored when the job stops.
+    /// The unchanged affinity, to be restored when the job stops.
     pub affinity: Option<Box<Affinity>>,
     /// The tolerations.
     pub tolerations: Vec<Toleration>,
@@ -81,9 +81,9 @@ pub struct PodTemplate {
     pub priority_class_name: Option<String>,
     /// Whether the pods name ResourceClaims.
     pub has_resource_claims: bool,
-    /// What 6.20 compares besides counts and tolerations: [`crate::names::containers_hash`].
+    /// The hash for the comparison by section 6.20, besides counts and tolerations: [`crate::names::containers_hash`].
     pub containers_hash: u64,
-    /// What a pod asks for: [`crate::names::requests_hash`].
+    /// The hash of a pod's requests: [`crate::names::requests_hash`].
     pub requests_hash: u64,
     /// Equal for equal templates ([`crate::names::template_hash`]).
     pub template_hash: u64,

@@ -1,4 +1,4 @@
-//! The ProvisioningRequest of the cluster autoscaler (`autoscaling.x-k8s.io`, v1 and v1beta1 alike), reduced.
+//! The reduced ProvisioningRequest of the cluster autoscaler (`autoscaling.x-k8s.io`, both v1 and v1beta1).
 
 use std::collections::BTreeMap;
 
@@ -30,14 +30,14 @@ pub struct ProvisioningPodSet {
     pub count: i32,
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningRequestSpec {
-    /// The class that is to provide the nodes.
+    /// The class that must provide the nodes.
     #[serde(default)]
     pub provisioning_class_name: String,
-    /// What the class takes.
+    /// The parameters of the class.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
     /// The pods that need room.
@@ -48,7 +48,7 @@ pub struct ProvisioningRequestSpec {
 /// A condition, as far as it is read; lenient, because other controllers write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct ForeignCondition {
-    /// What it is about.
+    /// Its type.
     #[serde(rename = "type", default)]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
@@ -62,14 +62,14 @@ pub struct ForeignCondition {
     pub message: String,
 }
 
-/// What became of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningRequestStatus {
     /// Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked.
     #[serde(default)]
     pub conditions: Vec<ForeignCondition>,
-    /// What the class says about the nodes.
+    /// The class's details about the nodes.
     #[serde(default)]
     pub provisioning_class_details: BTreeMap<String, String>,
 }
@@ -83,10 +83,10 @@ pub struct ProvisioningRequest {
     /// Name, owners.
     #[serde(deserialize_with = "super::reduced_metadata")]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// The request.
     #[serde(default)]
     pub spec: ProvisioningRequestSpec,
-    /// What became of it.
+    /// The result.
     #[serde(default)]
     pub status: ProvisioningRequestStatus,
 }

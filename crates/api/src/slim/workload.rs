@@ -1,4 +1,4 @@
-//! The Workload, reduced.
+//! The reduced Workload.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct PodSet {
     /// The least number of pods (partial admission).
     #[serde(default)]
     pub min_count: Option<i32>,
-    /// What is kept of the template; equal templates are one.
+    /// The kept part of the template; equal templates share one copy.
     #[serde(default, deserialize_with = "super::memo::template")]
     pub template: Arc<PodTemplate>,
     /// Where the pods should be, in the topology, and how they are numbered.
@@ -49,7 +49,7 @@ pub struct Gate {
     pub name: String,
 }
 
-/// What a Workload asks for.
+/// The request of a Workload.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadSpec {
@@ -82,10 +82,10 @@ pub struct Workload {
     /// Name, labels, annotations, owners, finalizers.
     #[serde(deserialize_with = "super::reduced_metadata")]
     pub metadata: ObjectMeta,
-    /// What it asks for. Versions that differ in their status alone have it in common.
+    /// The request. Versions that differ only in their status share it.
     #[serde(default, deserialize_with = "shared")]
     pub spec: Arc<WorkloadSpec>,
-    /// What was decided so far: whole, because applies carry all of it.
+    /// The complete status, because applies contain all of it.
     #[serde(default)]
     pub status: WorkloadStatus,
 }

@@ -14,7 +14,7 @@ use crate::v1beta2::{
 /// The most flavors of a queue that tries several at the same time.
 const MAX_CONCURRENT_FLAVORS: usize = 16;
 
-/// Everything about the spec. An update that leaves the spec alone is let through, but for `onFlavors` with the gate
+/// All checks of the spec. An update that does not change the spec is accepted, except for `onFlavors` with the gate
 /// RejectUpdatesToCQWithInvalidOnFlavors.
 pub fn validate_cluster_queue(
     new: &ClusterQueue,

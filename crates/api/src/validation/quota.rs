@@ -17,7 +17,7 @@ const MAX_QUOTAS: usize = 512;
 /// Whose groups they are.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
-    /// Whether there is a cohort above. Without one there is no queue to borrow from or to lend to.
+    /// Whether the queue has a cohort. Without one it cannot borrow or lend.
     pub has_parent: bool,
     /// Whether the lending limit is bounded by the nominal quota. A Cohort may lend what its children have.
     pub lends_own_quota_only: bool,
@@ -122,7 +122,7 @@ fn check_quota(path: &str, quota: &ResourceQuota, node: Node, errors: &mut Vec<F
     }
 }
 
-/// The amount in nano units, if it is one.
+/// The amount in nano units, if it is valid.
 fn amount(path: &str, text: &Text, errors: &mut Vec<FieldError>) -> Option<i128> {
     match Quantity::parse(&text.0) {
         Ok(quantity) => {
@@ -138,7 +138,7 @@ fn amount(path: &str, text: &Text, errors: &mut Vec<FieldError>) -> Option<i128>
     }
 }
 
-/// A weight is 0 or more than one nano: shares are divided by it.
+/// A weight must be 0 or more than one nano, since shares are divided by it.
 pub(super) fn check_weight(path: &str, fair_sharing: Option<&FairSharing>, errors: &mut Vec<FieldError>) {
     let Some(weight) = fair_sharing.and_then(|fair_sharing| fair_sharing.weight.as_ref()) else { return };
     let path = format!("{path}.weight");

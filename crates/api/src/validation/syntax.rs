@@ -11,7 +11,7 @@ const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What is wrong with a qualified name: `[prefix/]name`.
+/// The error of a qualified name: `[prefix/]name`.
 pub(super) fn qualified_name(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let mut parts = text.split('/');
@@ -47,7 +47,7 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with a label's value.
+/// The error of a label's value.
 pub(super) fn label_value(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {

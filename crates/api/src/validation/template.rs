@@ -1,4 +1,4 @@
-//! What a pod template may ask for (docs/reference/01-api.md 1.4: webhook rules).
+//! Checks of pod templates (docs/reference/01-api.md 1.4: webhook rules).
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Toleration;
 use super::FieldError;
 use super::syntax::{check_key, label_value};
 
-/// What a taint may do.
+/// The effects of a taint.
 pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 pub(super) fn check_tolerations(path: &str, tolerations: &[Toleration], errors: &mut Vec<FieldError>) {

@@ -1,4 +1,4 @@
-//! Workload: what one object alone shows (docs/reference/01-api.md 1.4: webhook rules). Changes are in `workload_update`.
+//! Workload: checks of a single object (docs/reference/01-api.md 1.4: webhook rules). Changes are in `workload_update`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_quantity::Quantity;
@@ -19,12 +19,12 @@ const MAX_POD_SETS: usize = 18;
 /// Everything about a workload, on creation, update and writes of its status.
 pub fn validate_workload(new: &Workload, old: Option<&Workload>, gates: Gates) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // The schema allows no more; without this bound, each name that is none of them would be answered with all of them.
+    // The schema allows no more; without this limit, each unknown name would be answered with all valid ones.
     let pod_sets = new.spec.pod_sets.len();
     if pod_sets > MAX_POD_SETS {
         return vec![FieldError::too_many("spec.podSets", pod_sets, MAX_POD_SETS)];
     }
-    // Most writes are to the status: what was accepted once is not read again.
+    // Most writes change only the status: a spec that was accepted is not checked again.
     if old.is_none_or(|old| old.spec.pod_sets != new.spec.pod_sets) {
         check_pod_sets(new, gates, &mut errors);
     }
@@ -75,7 +75,7 @@ fn check_pod_sets(workload: &Workload, gates: Gates, errors: &mut Vec<FieldError
     }
 }
 
-/// What annotations say and what they go together with.
+/// The values of annotations, and their combinations.
 fn check_annotated(workload: &Workload, gates: Gates, errors: &mut Vec<FieldError>) {
     if is_elastic(workload, gates) {
         for (index, pod_set) in workload.spec.pod_sets.iter().enumerate() {

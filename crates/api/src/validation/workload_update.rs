@@ -1,4 +1,4 @@
-//! Workload: what may change (docs/reference/01-api.md 1.4: webhook rules).
+//! Workload: allowed changes (docs/reference/01-api.md 1.4: webhook rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ fn check_reclaimable(
     elastic: bool,
     errors: &mut Vec<FieldError>,
 ) {
-    // A slice that shrank cannot give back as much any more, as fewer of its pods are to come.
+    // A slice that shrank has fewer reclaimable pods, since fewer of its pods remain.
     if elastic {
         return;
     }
@@ -135,7 +135,7 @@ fn check_cluster_name(
     }
 }
 
-/// While a check stays ready, what it adds to the pods stays as it is: the pods may run already.
+/// While a check stays ready, its pod set updates must not change: the pods may run already.
 fn check_pod_set_updates(now: &WorkloadStatus, before: &WorkloadStatus, errors: &mut Vec<FieldError>) {
     let before: BTreeMap<&str, &AdmissionCheckState> =
         before.admission_checks.iter().rev().map(|check| (check.name.as_str(), check)).collect();

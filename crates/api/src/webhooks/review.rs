@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Answer;
 
-/// What the API server posts, and what it gets back.
+/// The API server's request, and the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionReview {
@@ -16,7 +16,7 @@ pub struct AdmissionReview {
     /// `AdmissionReview`.
     #[serde(default)]
     pub kind: String,
-    /// What a user wants to do.
+    /// The operation of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<AdmissionRequest>,
     /// Whether it may be done.
@@ -24,7 +24,7 @@ pub struct AdmissionReview {
     pub response: Option<AdmissionResponse>,
 }
 
-/// What a user wants to do.
+/// The operation of a user.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
@@ -38,7 +38,7 @@ pub struct AdmissionRequest {
     /// The object as it shall be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
-    /// The object as it is.
+    /// The old object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_object: Option<Value>,
 }
@@ -57,10 +57,10 @@ pub struct AdmissionResponse {
     /// `JSONPatch`, with a patch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_type: Option<String>,
-    /// What to change in the object.
+    /// The changes of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<ByteString>,
-    /// What clients such as kubectl print beside the answer.
+    /// Messages that clients such as kubectl print beside the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

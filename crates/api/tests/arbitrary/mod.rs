@@ -1,4 +1,4 @@
-//! Documents made from the schemas: every field that a version has turns up sooner or later.
+//! Documents made from the schemas: each field of a version is generated sooner or later.
 
 use std::sync::LazyLock;
 

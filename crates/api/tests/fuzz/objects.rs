@@ -1,5 +1,5 @@
-//! Arbitrary objects for conversion and validation: each byte string makes one from the schemas, valid or not. The bodies
-//! of the fuzz targets `api_conversion` and `api_validation`, and of an ordinary test that runs them on fixed inputs.
+//! Arbitrary objects for conversion and validation: each byte string makes one from the schemas, valid or not. Used by the fuzz targets
+//! `api_conversion` and `api_validation`, and by an ordinary test with fixed inputs.
 
 use std::sync::LazyLock;
 

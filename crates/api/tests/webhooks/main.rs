@@ -1,5 +1,5 @@
-//! The admission webhooks, through their dispatcher: for each rule an object that is accepted and one that is refused, whose message is
-//! a snapshot; then what the mutating ones fill in.
+//! The admission webhooks, through their dispatcher: for each rule an accepted object and a refused one, with the refusal as a snapshot; then the
+//! defaults of the mutating webhooks.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 #![expect(clippy::needless_pass_by_value, reason = "cases are written where they are passed")]

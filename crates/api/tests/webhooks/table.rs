@@ -1,4 +1,4 @@
-//! Asking a webhook, and cases of one kind.
+//! Calls of a webhook, and tables of cases for one kind.
 
 use std::fmt::Write as _;
 

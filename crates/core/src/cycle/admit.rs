@@ -13,8 +13,7 @@ use crate::workloads::{QuotaReservation, ReservedUsage, TopologyReservation};
 use crate::{Amount, Name};
 
 impl Scheduler {
-    /// Whether what a workload holds would be free for it if neither it nor these others held anything yet; that of one that holds
-    /// nothing is.
+    /// Whether the usage of a workload would be free if neither it nor `without` held anything; true for a workload without usage.
     pub fn fits_its_reservation(&mut self, key: &WorkloadKey, without: &[WorkloadKey]) -> bool {
         self.refresh();
         let Some(id) = self.world.workloads.find(key) else { return true };

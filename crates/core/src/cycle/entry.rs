@@ -1,4 +1,4 @@
-//! One head on its way through the cycle, and what the cycle has decided so far.
+//! One head during the cycle, and what the cycle has decided so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) enum Requeue {
 /// When an entry is processed, compared with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Precedence {
-    /// It had its turn in a cycle before, and waited until all pods are ready: before all others.
+    /// It had its turn in an earlier cycle, and waited until all pods are ready: before all others.
     Blocked,
     /// Before all others of its tree.
     First,
@@ -35,13 +35,13 @@ pub(super) enum Precedence {
     InOrder,
 }
 
-/// One head on its way through the cycle.
+/// One head during the cycle.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) head: Head,
     /// Where in its queue it waits; of no meaning in a second pass.
     pub(super) class: ClassId,
-    /// Its place among those of equal priority, with its UID.
+    /// Its order among heads of equal priority, with its UID.
     pub(super) key: OrderKey,
     pub(super) plan: Option<Arc<Plan>>,
     pub(super) assignment: Assignment,
@@ -50,36 +50,36 @@ pub(super) struct Entry {
     pub(super) replaced: Option<WorkloadId>,
     /// Its flavor search.
     pub(super) scan: Scan,
-    /// What its last flavor search found, if this one goes on where that one stopped.
+    /// The result of its last flavor search, if this search continues that one.
     pub(super) before: Option<Arc<Unadmitted>>,
     /// Heads that only reserved what it would have got, since its search began.
     pub(super) kept_out_by: Vec<WorkloadId>,
-    /// The assignment and the targets were searched anew while it was processed.
+    /// The assignment and the targets were computed anew while it was processed.
     pub(super) recomputed: bool,
-    /// It preempted before and waits for that (gate PrioritizePreemptorWorkloads, and capacity reservation).
+    /// It issued preemptions before and waits for them (gate PrioritizePreemptorWorkloads, and capacity reservation).
     pub(super) preemptor: bool,
     /// When it is processed.
     pub(super) precedence: Precedence,
     /// Decided at nomination already.
     pub(super) early: Option<(Arc<Unadmitted>, Requeue)>,
-    /// It holds quota, and this is its second pass; which one, from 1.
+    /// It holds quota, and this is its second pass; its number, from 1.
     pub(super) second_pass: Option<u32>,
 }
 
-/// What one cycle has decided so far, and the usage that only lasts for it.
+/// The decisions of a cycle so far, and the usage that only lasts for it.
 #[derive(Default)]
 pub(super) struct CycleState {
     pub(super) report: CycleReport,
     pub(super) victims: Vec<(WorkloadId, WorkloadId)>,
     /// Usage that only lasts for the cycle, by the root of its tree.
     pub(super) transient: BTreeMap<NodeId, Vec<(SlotId, i128)>>,
-    /// The part of it that heads reserved for which there are no victims, by the root of their tree.
+    /// The part of it that heads without victims reserved, by the root of their tree.
     pub(super) reserved: BTreeMap<NodeId, Vec<(WorkloadId, SlotId, i128)>>,
     /// Roots whose usage without the victims is kept.
     pub(super) overlaid: BTreeSet<NodeId>,
     /// Nodes that entries will use which are not admitted in this cycle.
     pub(super) transient_pods: Vec<PlacedPods>,
-    /// Nodes that heads reserved for which there are no victims.
+    /// Nodes that heads without victims reserved.
     pub(super) reserved_pods: Vec<(WorkloadId, PlacedPods)>,
 }
 
@@ -91,7 +91,7 @@ impl Entry {
         self.kept_out_by.dedup();
     }
 
-    /// An entry that holds quota already: what it was assigned is kept as it is, and takes nothing (docs/reference/06-algorithm.md 6.15).
+    /// An entry that already holds quota: its assignment is kept, and adds no usage (docs/reference/06-algorithm.md 6.15).
     pub(super) fn of_second_pass(head: Head, key: OrderKey, iteration: u32) -> Self {
         Self {
             head,

@@ -1,5 +1,4 @@
-//! Which workloads a cycle is about: those whose second pass is due, and one head of each queue (docs/reference/06-algorithm.md 6.4
-//! "Heads").
+//! The workloads of a cycle: those whose second pass is due, and one head of each queue (docs/reference/06-algorithm.md 6.4 "Heads").
 
 use std::collections::BTreeMap;
 
@@ -23,8 +22,8 @@ impl Scheduler {
         (0..self.world.locals.len()).map(|at| self.fair_usage(LocalId::new(at))).collect()
     }
 
-    /// Takes the head of a queue that has one, unless it is below a cycle of Cohorts (docs/reference/06-algorithm.md 6.4 "Heads").
-    /// `displaced`: by queue, the displaced workload that goes first there.
+    /// Takes the head of a queue, if there is one, unless it is below a cycle of Cohorts (docs/reference/06-algorithm.md 6.4 "Heads"). `displaced`:
+    /// by queue, the displaced workload that has precedence there.
     pub(super) fn take_head(
         &mut self,
         id: QueueId,

@@ -26,14 +26,14 @@ use entry::{CycleState, Entry};
 use tournament::Tournament;
 
 impl Scheduler {
-    /// One cycle: takes one head per active ClusterQueue, decides, and assumes what it decided. Victims are marked
-    /// evicted and keep their quota until they are set to another state or removed.
+    /// One cycle: takes one head per active ClusterQueue, decides, and assumes its decisions. Victims are marked evicted and keep their quota until
+    /// they are set to another state or removed.
     pub fn cycle(&mut self, now: Time) -> CycleReport {
         self.wake(now);
         self.cycle += 1;
         let local_usage = self.rank_locals();
-        // One head per active ClusterQueue. What one nomination looks at does not depend on which heads are taken, so each
-        // is nominated at once, while what belongs to it is in the processor's caches.
+        // One head per active ClusterQueue. Nominations do not depend on which other heads are taken, so each head is nominated at once, while its
+        // data is in the processor's caches.
         let ready: Vec<QueueId> = self.agenda.ready.iter().copied().collect();
         let displaced = self.first_displaced();
         let mut state = CycleState::default();
@@ -91,7 +91,7 @@ impl Scheduler {
     /// The order without fair sharing, as places in `entries`: workloads that hold quota already (second pass), remembered
     /// preemptors (gate, or loop guard), lower borrowing, higher priority (gate), older timestamp, UID.
     fn order(&self, entries: &[Entry]) -> SmallVec<[usize; 4]> {
-        // A world with one ClusterQueue has no order, and needs no memory for one.
+        // A world with one ClusterQueue has no order, and needs no memory for it.
         if entries.len() < 2 {
             return (0..entries.len()).collect();
         }

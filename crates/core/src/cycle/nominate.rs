@@ -1,4 +1,4 @@
-//! What can be done for each head, before any other is considered (docs/reference/06-algorithm.md 6.5 "Nominate").
+//! What can be done for each head, considered alone (docs/reference/06-algorithm.md 6.5 "Nominate").
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl Scheduler {
     }
 }
 
-/// The same with the slice that the head takes over from gone.
+/// The same without the slice that the head replaces.
 pub(super) fn search_for(
     view: &mut View<'_>,
     request: &Request<'_>,
@@ -110,7 +110,7 @@ pub(super) fn search_for(
     targets
 }
 
-/// The assignment of a head and its victims: in full if that is possible, otherwise with fewer pods.
+/// The assignment of a head and its victims: in full if possible, otherwise with fewer pods.
 fn search(
     view: &mut View<'_>,
     request: &Request<'_>,

@@ -1,4 +1,4 @@
-//! Entries one by one, with what earlier ones left (docs/reference/06-algorithm.md 6.5 "processEntry").
+//! Processes entries one by one, with what earlier ones left (docs/reference/06-algorithm.md 6.5 "processEntry").
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::scheduler::Scheduler;
 use crate::spec::Time;
 use crate::view::{FlavorResourceQuantity, fit};
 
-/// What becomes of an entry.
+/// The decision about an entry.
 enum Decision {
     Admit,
     Preempt,
@@ -31,7 +31,7 @@ fn with_what_was_tried_before(entry: &Entry, why: Arc<Unadmitted>) -> Arc<Unadmi
 }
 
 impl Scheduler {
-    /// Decides about one entry with what earlier ones left (docs/reference/06-algorithm.md 6.5 "processEntry").
+    /// Decides about one entry, with what earlier ones left (docs/reference/06-algorithm.md 6.5 "processEntry").
     pub(super) fn process(
         &mut self,
         entry: &mut Entry,
@@ -76,7 +76,7 @@ impl Scheduler {
                 self.requeue(entry, &why, Requeue::Generic, state);
             }
             Decision::Refuse(detail, reason, requeue) => {
-                // What another head took first may be had in the next flavor; what fits once victims are gone is had here.
+                // If another head took the quota first, the next flavor may have some; if it fits once victims are gone, this flavor is kept.
                 let keep = self.world.config.gates.flavor_fungibility_preserve_scan_progress;
                 let again = match detail {
                     Detail::DeferredFit => true,
@@ -94,7 +94,7 @@ impl Scheduler {
         }
     }
 
-    /// A target of the entry was taken by an earlier one in this cycle.
+    /// An earlier entry of this cycle took a target of the entry.
     pub(super) fn overlaps(&self, entry: &Entry) -> bool {
         entry
             .targets
@@ -105,7 +105,7 @@ impl Scheduler {
     /// Searches again with the victims of earlier entries gone, among the flavors nominated before. What fits then has
     /// to wait for those victims.
     fn recompute(&mut self, entry: &mut Entry, local_usage: &[f64], state: &CycleState) {
-        // A slice that another one took over from is no victim: there may be none.
+        // A slice that another one replaced is not a victim: there may be none.
         let found = self.search_again(entry, self.basis(entry, state), local_usage);
         if found && entry.assignment.mode == Mode::Fit {
             entry.assignment.mode = Mode::DeferredFit;
@@ -185,9 +185,9 @@ impl Scheduler {
         Decision::Admit
     }
 
-    /// Whether an entry that is to be admitted fits with this cycle's victims still in place: what they hold is not free
-    /// before they are gone. Ours (gate `AdmitOnlyFreeQuota`): the reference lets several heads share the room of one
-    /// victim, so that more is admitted than there is until it has left.
+    /// Whether an entry to be admitted fits while this cycle's victims are still in place: their usage is not free before they are gone. Not in Kueue
+    /// (gate `AdmitOnlyFreeQuota`): the reference lets several heads share the room of one victim, so that more is admitted than there is until the
+    /// victim has left.
     fn fits_beside_victims(&mut self, entry: &Entry, state: &CycleState) -> bool {
         let root = self.world.forest.node(entry.head.node).root;
         if !self.world.config.gates.admit_only_free_quota
@@ -229,7 +229,7 @@ impl Scheduler {
     ) -> bool {
         let basis = self.basis(entry, state);
         if entry.targets.is_empty() && entry.replaced.is_none() && reserved.is_empty() {
-            // No usage is taken away, so none has to be restored.
+            // No usage is subtracted, so none has to be restored.
             return fit(&self.world.forest.quota, self.books.usage(basis), &entry.assignment.usage);
         }
         let mut view = self.view(basis, &[]);
@@ -242,14 +242,14 @@ impl Scheduler {
         for target in &entry.targets {
             view.remove(target.workload);
         }
-        // The slice that is replaced stays until the entry is admitted.
+        // The replaced slice stays until the entry is admitted.
         let before = view.mark();
         if let Some(slice) = entry.replaced {
             view.remove(slice);
         }
         let fits = view.fits(&entry.assignment.usage, true);
         view.rollback(&before);
-        // Victims keep their nodes until they have left: the usage of nodes has one basis.
+        // Victims keep their nodes until they have left: there is only one usage of nodes.
         view.nodes.rollback(&nodes);
         if fits && keep {
             view.usage.keep(&mark);
@@ -265,7 +265,7 @@ impl Scheduler {
         if overlaid { Basis::AfterVictims } else { Basis::Now }
     }
 
-    /// Notes why an entry did not fit any more, for when its search goes on and finds nothing.
+    /// Records why an entry did not fit any more, in case its search continues without a result.
     fn note_crowded_out(&mut self, entry: &Entry) {
         if self.world.workloads.get(entry.head.workload).last_assignment.is_some() {
             let before = with_what_was_tried_before(entry, self.crowded_out(entry));
@@ -276,7 +276,7 @@ impl Scheduler {
         }
     }
 
-    /// What an entry lacks in the flavors that others took, or reserved, before it.
+    /// What an entry lacks in the flavors that earlier entries used or reserved.
     fn crowded_out(&self, entry: &Entry) -> Arc<Unadmitted> {
         let quota = &self.world.forest.quota;
         let refusal = |quantity: &FlavorResourceQuantity| {
@@ -310,7 +310,7 @@ impl Scheduler {
         why(entry, Detail::Flavors { pod_sets, pending_preemptions: 0 }, Reason::WaitingForQuota)
     }
 
-    /// Notes the heads that kept the entry out, if it would fit but for what they only reserved.
+    /// Records the heads that kept the entry out, if it would fit without their reservations.
     fn note_kept_out(&mut self, entry: &mut Entry, state: &CycleState) {
         let root = self.world.forest.node(entry.head.node).root;
         let reserved = state.reserved.get(&root).map_or(&[][..], Vec::as_slice);

@@ -10,9 +10,9 @@ use crate::report::{EntryReport, Outcome};
 use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 
-/// So many cycles in a row a flavor scan may go on, or as many as there are flavors in a group if they are more: groups of up to four have
-/// been searched in every combination of starting points by then. Ours: by the reference's rules scans of several groups that are not in step
-/// may go on for ever (each starts anew while another has flavors left), and workloads behind them in their queue are never evaluated.
+/// How many cycles in a row a flavor scan may go on (or as many as there are flavors in a group if they are more): groups of up to four have been
+/// searched in every combination of starting points by then. Not in Kueue: by the reference's rules scans of several groups that are not in step may
+/// go on endlessly (each starts anew while another has flavors left), and workloads behind them in their queue are never evaluated.
 const MAX_SCANS: usize = 12;
 
 impl Scheduler {
@@ -131,7 +131,7 @@ pub(super) fn why(entry: &Entry, detail: Detail, reason: Reason) -> Arc<Unadmitt
     Arc::new(Unadmitted { reason, detail, requests })
 }
 
-/// What stood in the way of each pod set, and how many victims are waited for.
+/// What prevented each pod set, and how many victims are waited for.
 pub(super) fn flavors(entry: &Entry, pending_preemptions: usize) -> Detail {
     let pod_sets = entry.plan.as_ref().map_or_else(Vec::new, |plan| entry.assignment.refusals(plan));
     Detail::Flavors { pod_sets, pending_preemptions }

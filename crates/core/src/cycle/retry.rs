@@ -1,4 +1,4 @@
-//! Workloads that were kept out by what heads only reserved are tried again at the end of a cycle (see [`crate::kept_out`]).
+//! Workloads that reservations of heads kept out are tried again at the end of a cycle (see [`crate::kept_out`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::queue::Placement;
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
-    /// Tries again the workloads that were kept out by heads that reserved nothing in this cycle, or will not be heads of the next one. Called at its
-    /// end.
+    /// Retries the workloads that were kept out by heads that reserved nothing in this cycle, or will not be heads of the next one. Called at the end
+    /// of the cycle.
     pub(super) fn wake_kept_out(&mut self, state: &mut CycleState) {
         if self.agenda.kept_out.is_empty() {
             return;

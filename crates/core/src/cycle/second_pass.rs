@@ -1,5 +1,5 @@
-//! Second passes (docs/reference/06-algorithm.md 6.15): workloads that hold quota and are evaluated once more, because their pods waited for
-//! checks before they got nodes, or because a node of theirs failed.
+//! Second passes (docs/reference/06-algorithm.md 6.15): workloads with quota that are evaluated once more, because their pods waited for checks
+//! before they got nodes, or because one of their nodes failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Scheduler {
         };
         let delayed = topology.is_delayed();
         let lost = topology.unhealthy_in_use();
-        // What heads without victims only reserve in this cycle is not kept from what holds quota.
+        // Reservations of heads without victims do not count against workloads with quota.
         let found = self.without_reserved(state, |core| core.place_second(id, &topology, delayed));
         let outcome = match found {
             Ok(nodes) => {
@@ -83,8 +83,8 @@ impl Scheduler {
         state.report.entries.push(self.report(entry, outcome));
     }
 
-    /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none, and why their slice cannot move, if slices
-    /// may. What is held stays as it is.
+    /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none, and why their slice cannot move, if slices may.
+    /// Its usage stays.
     fn place_second(
         &mut self,
         id: WorkloadId,
@@ -110,7 +110,7 @@ impl Scheduler {
             lost,
             slice_moves: topology.state.slice_moves.clone(),
         };
-        // What it holds counts as used: only pods of lost nodes are placed anew.
+        // Its usage stays counted: only pods of lost nodes are placed anew.
         let found = placement::place(&mut view, &demand, false);
         found.map_err(|unplaced| {
             let group = &demand.groups[unplaced.group];
@@ -120,8 +120,8 @@ impl Scheduler {
         })
     }
 
-    /// Lets a workload hold other nodes than before; returns what is new. Places that its pods leave stay theirs until that is written: nothing
-    /// else may be placed there while the API has both.
+    /// Replaces the nodes of a workload; returns the new ones. Places that its pods leave stay used until that is written: no other pod may be placed
+    /// there while the API has both.
     fn hold_nodes(
         &mut self,
         id: WorkloadId,
@@ -153,7 +153,7 @@ impl Scheduler {
         placed
     }
 
-    /// What keeps a ClusterQueue from having second passes.
+    /// What prevents second passes in a ClusterQueue.
     fn second_pass_objection(&self, entry: &Entry) -> Option<String> {
         let queue = &self.world.queues[entry.head.queue.at()];
         let (reason, detail) = match &queue.spec {
@@ -199,7 +199,7 @@ fn moved(before: &TopologyReservation, after: &[PodSetNodes]) -> (i64, Vec<Name>
     (pods, to)
 }
 
-/// What is to be placed of a pod set that holds nodes, or waits for them. `all`: those of its workload.
+/// The pods to place of a pod set that holds nodes, or waits for them. `all`: the pod sets of its workload.
 fn demanded(nodes: &PodSetNodes, all: &[PodSetNodes], specs: &[PodSetSpec]) -> (FlavorId, DemandedPodSet) {
     let group = |nodes: &PodSetNodes| specs.get(nodes.pod_set).and_then(|spec| spec.group.as_ref());
     let own = group(nodes);

@@ -1,5 +1,5 @@
-//! Slices of elastic jobs (docs/reference/06-algorithm.md 6.26): one that takes over from another needs only what it has more, in the
-//! same flavors. The other keeps its quota until then, and is no victim of it.
+//! Slices of elastic jobs (docs/reference/06-algorithm.md 6.26): a slice that replaces another needs only the difference, in the same flavors. The
+//! replaced one keeps its quota until then, and is not a victim of the new one.
 
 use super::entry::Entry;
 use crate::intern::{FrId, WorkloadId};
@@ -8,8 +8,7 @@ use crate::view::Head;
 use crate::workloads::ReservedUsage;
 
 impl Scheduler {
-    /// The slice that a head takes over from, if what that one holds is the head's to have: quota of the same ClusterQueue, which
-    /// is not promised to another that preempts it.
+    /// The slice that a head replaces, if the head may take its usage: quota of the same ClusterQueue, which is not promised to another preemptor.
     pub(super) fn replaced_slice(&self, head: &Head) -> Option<WorkloadId> {
         let replaces = self.world.workloads.get(head.workload).replaces.as_ref()?;
         let id = self.world.workloads.find(&replaces.key).filter(|&id| id != head.workload)?;
@@ -22,14 +21,14 @@ impl Scheduler {
         entry.replaced.is_some_and(|id| self.world.workloads.get(id).taken_in_cycle == self.cycle)
     }
 
-    /// What an entry takes of a pair beyond what the slice that it takes over from holds of it.
+    /// What an entry uses of a pair beyond the usage of the slice that it replaces.
     pub(super) fn beyond_replaced(&self, entry: &Entry, pair: FrId, amount: i128) -> i128 {
         let Some(slice) = entry.replaced else { return amount };
         let held = self.world.workloads.usage_of(slice).iter().find(|usage| usage.0 == pair);
         (amount - held.map_or(0, |usage| usage.2)).max(0)
     }
 
-    /// A slice is to hold quota from now on: the one that it replaces holds only what it has more of than that.
+    /// A slice gets quota: the slice that it replaces keeps only the usage beyond that.
     pub(super) fn take_over(&mut self, entry: &Entry, usage: &ReservedUsage) {
         let Some(old) = entry.replaced else { return };
         let Some(mut reservation) = self.take_out(old) else { return };

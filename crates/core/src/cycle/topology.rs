@@ -1,4 +1,4 @@
-//! Nodes of entries: whether earlier entries of the cycle took them, and another placement if so (docs/reference/06-algorithm.md 6.5).
+//! Nodes of entries: whether earlier entries of the cycle took them, and a new placement if so (docs/reference/06-algorithm.md 6.5).
 
 use super::entry::{CycleState, Entry};
 use crate::books::Basis;
@@ -7,7 +7,7 @@ use crate::intern::WorkloadId;
 use crate::scheduler::Scheduler;
 
 impl Scheduler {
-    /// Searches again, among the flavors nominated before, if the quota is there still and nodes were taken by earlier entries (gate
+    /// Searches again, among the nominated flavors, if the quota is still free and earlier entries took nodes (gate
     /// TASRecomputeAssignmentWithinSchedulingCycle).
     pub(super) fn place_again_if_taken(
         &mut self,
@@ -32,7 +32,7 @@ impl Scheduler {
         }
     }
 
-    /// The heads that only reserved the nodes of an entry, if these would be free but for that.
+    /// The heads that only reserved the nodes of an entry, if these would be free otherwise.
     pub(super) fn reserving_its_nodes(&mut self, entry: &Entry, state: &CycleState) -> Vec<WorkloadId> {
         if state.reserved_pods.is_empty() || self.nodes_are_free(entry, state) {
             return Vec::new();
@@ -41,7 +41,7 @@ impl Scheduler {
         if free { state.reserved_pods.iter().map(|&(id, _)| id).collect() } else { Vec::new() }
     }
 
-    /// Whether the nodes of an entry are free: with the victims of the cycle and its own gone, if it preempts; beside them, if it is to be
+    /// Whether the nodes of an entry are free: without the victims of the cycle and its own, if it preempts; with them still there, if it is to be
     /// admitted (gate `AdmitOnlyFreeQuota`).
     pub(super) fn nodes_are_free(&mut self, entry: &Entry, state: &CycleState) -> bool {
         if !entry.assignment.has_nodes() {

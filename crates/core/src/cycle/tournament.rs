@@ -1,5 +1,5 @@
-//! The order of heads under fair sharing (docs/reference/06-algorithm.md 6.5 "Ordering with fair sharing"): a tournament over the tree,
-//! in which only the path of the last winner is played again.
+//! The order of heads under fair sharing (docs/reference/06-algorithm.md 6.5 "Ordering with fair sharing"): a tournament over the tree; after each
+//! round only the path of the winner is computed again.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crate::intern::{NodeId, WorkloadId};
 use crate::scheduler::Scheduler;
 use crate::spec::Time;
 
-/// How a contender compares with those of its siblings: the field order is the order of importance.
+/// The key by which a contender is compared with its siblings: the fields are in order of importance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ContenderKey {
     /// Remembered preemptors first (gate PrioritizePreemptorWorkloads, or the loop guard).
@@ -59,7 +59,7 @@ struct CohortRound {
 
 /// All heads of a cycle that are not processed yet.
 pub(super) struct Tournament {
-    /// The place of each ClusterQueue's entry. [quirk] Of several entries of one ClusterQueue only the last takes part.
+    /// The position of each ClusterQueue's entry. [quirk] Of several entries of one ClusterQueue only the last takes part.
     entries: BTreeMap<NodeId, usize>,
     rounds: BTreeMap<NodeId, CohortRound>,
     /// Roots with entries: first the one whose entry waited until all pods are ready.

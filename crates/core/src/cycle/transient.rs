@@ -1,4 +1,4 @@
-//! Usage that only lasts for the cycle: what entries take that are not admitted in it (docs/reference/06-algorithm.md 6.5).
+//! Usage that only lasts for the cycle: that of entries that are not admitted in it (docs/reference/06-algorithm.md 6.5).
 
 use super::entry::{CycleState, Entry};
 use crate::books::Basis;
@@ -18,7 +18,7 @@ impl Scheduler {
         self.add_to_overlay(entry, slot, amount, state);
     }
 
-    /// Adds usage to the view in which the victims of the cycle are gone.
+    /// Adds usage to the view without the victims of the cycle.
     pub(super) fn add_to_overlay(&mut self, entry: &Entry, slot: SlotId, amount: i128, state: &CycleState) {
         let root = self.world.forest.node(entry.head.node).root;
         if state.overlaid.contains(&root) {
@@ -26,7 +26,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes what the entry will use, so that later ones do not.
+    /// Adds the usage of the entry, so that later entries do not take it.
     pub(super) fn occupy(&mut self, entry: &Entry, state: &mut CycleState) {
         for quantity in &entry.assignment.usage {
             let amount = self.beyond_replaced(entry, quantity.pair, quantity.amount);
@@ -38,8 +38,8 @@ impl Scheduler {
         }
     }
 
-    /// Reserves capacity for an entry that waits for workloads which it may not preempt: later ones must not take it.
-    /// A queue that may reclaim anything gets it back anyway (docs/reference/06-algorithm.md 6.5 step 6).
+    /// Reserves capacity for an entry that waits for workloads which it may not preempt: later entries must not take it. A queue that may reclaim any
+    /// usage gets it back anyway (docs/reference/06-algorithm.md 6.5 step 6).
     pub(super) fn reserve(&mut self, entry: &Entry, state: &mut CycleState) {
         let remembered = entry.preemptor && self.world.config.gates.prioritize_preemptor_workloads;
         if self.world.queues[entry.head.queue.at()].reclaim_policy() == PreemptionPolicy::Any && !remembered {
@@ -69,7 +69,7 @@ impl Scheduler {
         }
     }
 
-    /// What comes of it when the nodes are free that heads without victims only reserved in this cycle.
+    /// Runs `run` without the nodes that heads without victims reserved in this cycle.
     pub(super) fn without_reserved<T>(&mut self, state: &CycleState, run: impl FnOnce(&mut Self) -> T) -> T {
         let mark = self.books.nodes.mark();
         for (_, pods) in &state.reserved_pods {

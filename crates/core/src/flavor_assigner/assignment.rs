@@ -1,4 +1,4 @@
-//! What a flavor search came to: the flavors, what they add up to, and the reasons against the others.
+//! The result of a flavor search: the flavors, their sums, and the reasons against the other flavors.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::report::{Considered, ConsideredFlavor, FlavorMode};
 use crate::view::FlavorResourceQuantity;
 use crate::workloads::PodSetNodes;
 
-/// What an assignment came to as a whole: the worst over its pod sets, worst first.
+/// The mode of a whole assignment: the worst over its pod sets, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Mode {
     /// Not now.
@@ -25,7 +25,7 @@ pub(crate) enum Mode {
     Fit,
 }
 
-/// The flavor that one resource of one pod set got.
+/// The flavor of one resource of one pod set.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FlavorAssignment {
     pub(crate) pod_set: usize,
@@ -39,7 +39,7 @@ pub(crate) struct FlavorAssignment {
     pub(super) tried: i32,
 }
 
-/// One flavor that was looked at and does not plainly fit without borrowing.
+/// One flavor that was considered and does not simply fit without borrowing.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FlavorAttempt {
     /// The place of the group of pod sets in the plan, and of the resource group in that.
@@ -54,7 +54,7 @@ pub(super) struct FlavorAttempt {
     pub(super) counts: bool,
 }
 
-/// The outcome of the search for one workload.
+/// The result of the search for one workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Assignment {
     pub(crate) mode: Mode,
@@ -66,7 +66,7 @@ pub(crate) struct Assignment {
     pub(crate) usage: SmallVec<[FlavorResourceQuantity; 2]>,
     /// How many pods of each pod set.
     pub(crate) counts: SmallVec<[i64; 2]>,
-    /// The nodes of pod sets whose flavor has a topology: those that they get, or those to reserve while victims leave.
+    /// The nodes of pod sets whose flavor has a topology: assigned nodes, or nodes reserved while victims leave.
     pub(crate) nodes: Vec<PodSetNodes>,
     pub(super) attempts: Vec<FlavorAttempt>,
 }
@@ -75,14 +75,14 @@ impl FlavorAttempt {
     /// In place of a resource group: the nodes of the assigned flavor.
     pub(super) const NODES: usize = usize::MAX - 1;
 
-    /// It is about nodes, not quota.
+    /// It concerns nodes, not quota.
     pub(super) fn is_about_nodes(&self) -> bool {
         self.block == Self::NODES
     }
 }
 
 impl Assignment {
-    /// What is held already: it fits, and takes nothing more (docs/reference/06-algorithm.md 6.15).
+    /// What is held already: it fits, and adds no usage (docs/reference/06-algorithm.md 6.15).
     pub(crate) fn kept() -> Self {
         Self { mode: Mode::Fit, ..Self::default() }
     }
@@ -97,7 +97,7 @@ impl Assignment {
         self.counts.get(pod_set).copied().unwrap_or(0)
     }
 
-    /// The flavors of a pod set: they are next to one another.
+    /// The flavors of a pod set, which are adjacent.
     pub(crate) fn of_pod_set(&self, pod_set: usize) -> &[FlavorAssignment] {
         let rest = self.flavors.iter().position(|assigned| assigned.pod_set == pod_set);
         let rest = rest.map_or(&[][..], |from| &self.flavors[from..]);
@@ -144,7 +144,7 @@ impl Assignment {
         }))
     }
 
-    /// The reason of the condition: per resource group the mildest attempt, over all the most severe one.
+    /// The reason of the condition: per resource group the least severe attempt, and the most severe of these.
     pub(crate) fn reason(&self) -> Reason {
         let mut worst: Option<Reason> = None;
         let mut at = 0;
@@ -163,7 +163,7 @@ impl Assignment {
         worst.unwrap_or(Reason::NoMatchingFlavor)
     }
 
-    /// What was in the way, per pod set.
+    /// What prevented each pod set.
     pub(crate) fn refusals(&self, plan: &Plan) -> Vec<PodSetRefusal> {
         let mut pod_sets = Vec::new();
         for (at, group) in plan.groups.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Assignment {
         pod_sets
     }
 
-    /// What else was considered, for the event of the admission.
+    /// The other considered flavors, for the event of the admission.
     pub(crate) fn considered(&self, names: &Names, plan: &Plan) -> Considered {
         let mut considered = Considered::default();
         if self.attempts.is_empty() {

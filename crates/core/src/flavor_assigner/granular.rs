@@ -1,4 +1,4 @@
-//! How well a flavor takes a request, and which of two flavors is preferred (docs/reference/06-algorithm.md 6.6 "Granular mode").
+//! How well a flavor fits a request, and which of two flavors is preferred (docs/reference/06-algorithm.md 6.6 "Granular mode").
 
 use crate::report::FlavorMode;
 use crate::spec::{Fungibility, FungibilityPolicy, FungibilityPreference, WhenCanPreempt};
@@ -30,7 +30,7 @@ impl GranularMode {
         }
     }
 
-    /// Whether to look at the next flavor although this one could do.
+    /// Whether to consider the next flavor although this one would fit.
     pub(super) fn try_next(self, fungibility: Fungibility) -> bool {
         match self.mode {
             FlavorMode::NoFit | FlavorMode::NoPreemptionCandidates => true,

@@ -1,4 +1,4 @@
-//! Flavor assignment: which flavor each resource of each pod set gets, and what stands in the way (docs/reference/06-algorithm.md 6.6).
+//! Flavor assignment: which flavor each resource of each pod set gets, and what prevents others (docs/reference/06-algorithm.md 6.6).
 
 mod assignment;
 mod granular;
@@ -23,7 +23,7 @@ use assignment::{FlavorAssignment, FlavorAttempt};
 use granular::GranularMode;
 pub(crate) use topology::demand;
 
-/// What to search with.
+/// The inputs of a search.
 pub(crate) struct Request<'a> {
     pub(crate) head: &'a Head,
     pub(crate) plan: &'a Plan,
@@ -37,7 +37,7 @@ pub(crate) struct Request<'a> {
     pub(crate) replaces: Option<&'a ReplacedSlice>,
 }
 
-/// Searches flavors for all pod sets; stops at the first that gets none. What comes out is put into an assignment that is empty.
+/// Searches flavors for all pod sets; stops at the first pod set without a flavor. The result is added to an empty assignment.
 pub(crate) fn assign(view: &mut View<'_>, request: &Request<'_>, assignment: &mut Assignment) {
     view.stats.evaluations += 1;
     debug_assert_eq!(*assignment, Assignment::default(), "a search begins with nothing");
@@ -52,7 +52,7 @@ pub(crate) fn assign(view: &mut View<'_>, request: &Request<'_>, assignment: &mu
     topology::place(view, request.head, request.plan, assignment);
 }
 
-/// Searches for one group of pod sets; false if it gets nothing.
+/// Searches for one group of pod sets; false if no flavor fits.
 fn assign_group(
     view: &mut View<'_>,
     request: &Request<'_>,
@@ -89,7 +89,7 @@ fn assign_group(
             return false;
         };
         take(request, group, block, index, &modes, tried, assignment);
-        // The preference decides which flavor is taken; what it comes to is the worst over its resources.
+        // The preference decides which flavor is chosen; its mode is the worst over its resources.
         for granular in &modes {
             assignment.borrow = assignment.borrow.max(granular.height);
             if granular.mode != FlavorMode::Fit {
@@ -117,11 +117,10 @@ fn assign_group(
     true
 }
 
-/// What each resource of a flavor came to.
+/// The mode of each resource of a flavor.
 type GranularModes = SmallVec<[GranularMode; 2]>;
 
-/// Tries the flavors of one resource group in order. Returns the place of the best, what each resource came to there,
-/// and where the scan stopped.
+/// Tries the flavors of one resource group in order. Returns the position of the best, the modes of its resources, and where the scan stopped.
 fn search_block(
     view: &mut View<'_>,
     request: &Request<'_>,
@@ -169,7 +168,7 @@ fn search_block(
             }
         }
     }
-    // Where preemption is preferred to borrowing, the worst of several resources may be one that fits, next to one that does not.
+    // If preemption is preferred to borrowing, the worst of several resources may be one that fits, next to one that does not.
     let fit = best.as_ref().is_some_and(|(_, _, modes)| modes.iter().all(|of| of.mode == FlavorMode::Fit));
     for attempt in &mut assignment.attempts[first_attempt..] {
         attempt.counts = !fit;
@@ -194,7 +193,7 @@ fn kept_flavor<'a>(
     replaces.flavor_of(pod_set, view.world.names.resource_name(resource))
 }
 
-/// A flavor that is not that of the slice which the head takes over from.
+/// A flavor other than that of the slice which the head replaces.
 fn other_flavor(view: &View<'_>, place: (usize, usize), flavor: &PlanFlavor, kept: &Name) -> FlavorAttempt {
     let refusal = Refusal::OtherFlavor {
         flavor: view.world.names.flavor_name(flavor.flavor).clone(),
@@ -276,18 +275,18 @@ fn try_flavor(
     (worst, modes, attempt)
 }
 
-/// One resource of one flavor that is asked for.
+/// The request for one resource of one flavor.
 struct ResourceRequest {
     pair: FrId,
     slot: SlotId,
     amount: i64,
-    /// What earlier pod sets of the workload take of it.
+    /// The requests of earlier pod sets of the workload.
     earlier: i128,
     /// Whether a preemption may help.
     preempt: bool,
 }
 
-/// Whether one resource fits in one flavor: now, after a preemption, or not at all (docs/reference/06-algorithm.md 6.6 "Per resource").
+/// Whether one resource fits in one flavor: now, after preemption, or not at all (docs/reference/06-algorithm.md 6.6 "Per resource").
 fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (GranularMode, Option<Refusal>) {
     let &ResourceRequest { pair, slot, amount, earlier, preempt } = wanted;
     let forest = &view.world.forest;
@@ -309,7 +308,7 @@ fn fits_quota(view: &mut View<'_>, head: &Head, wanted: &ResourceRequest) -> (Gr
     let (height, reclaimable) = forest.borrowing_height(view.usage, head.node, slot, wanted);
     let available = quota.available(view.usage, slot);
     if wanted <= exact(available) {
-        // What is missing of the machines themselves is not to be had by preemption.
+        // Preemption cannot provide physical capacity that does not exist.
         let freed = view.replaced.map_or(0, |slice| view.usage_of_pair(slice, pair));
         let lack = view.lacks_capacity(head.workload, pair, wanted, freed);
         let mode = if lack.is_some() { FlavorMode::NoFit } else { FlavorMode::Fit };

@@ -1,4 +1,4 @@
-//! Topology in the flavor search: which flavors a pod set may use, and whether its pods get nodes in those that it was assigned
+//! Topology in the flavor search: which flavors a pod set may use, and whether its pods get nodes in the assigned flavors
 //! (docs/reference/06-algorithm.md 6.11).
 
 use smallvec::SmallVec;
@@ -17,15 +17,15 @@ use crate::workloads::PodSetNodes;
 
 /// Where a pod set's pods go.
 enum Nodes {
-    /// No flavor of it has a topology.
+    /// None of its flavors has a topology.
     None,
     Placed(FlavorId),
     /// Once its checks are ready.
     Delayed(FlavorId),
 }
 
-/// What is to be placed of an assignment, and what is only once the checks are ready; or the place of the group that has flavors which
-/// exclude each other, and why.
+/// The pods of an assignment to place, and those to place only once the checks are ready; or the position of the group whose flavors exclude each
+/// other, and why.
 pub(crate) fn demand<'a>(
     view: &View<'a>,
     head: &Head,
@@ -78,7 +78,7 @@ fn has_topology(view: &View<'_>, flavor: FlavorId) -> bool {
     spec.is_some_and(|spec| spec.topology.is_some())
 }
 
-/// The one flavor with a topology that the pod sets of a group have.
+/// The only flavor with a topology that the pod sets of a group have.
 fn nodes_of(
     view: &View<'_>,
     head: &Head,
@@ -125,8 +125,7 @@ fn previous(view: &View<'_>, pod_set: usize) -> Option<crate::topology::SharedAs
     nodes.assignment.clone()
 }
 
-/// Looks for nodes in the assigned flavors. One that is short of them now may have them once others are preempted, and never if not even
-/// empty nodes suffice.
+/// Looks for nodes in the assigned flavors. If nodes are short, they may be found after preemption, or never if even empty nodes are not enough.
 pub(super) fn place(view: &mut View<'_>, head: &Head, plan: &Plan, assignment: &mut Assignment) {
     if assignment.mode == Mode::NoFit || !uses_topology(view, assignment) {
         return;

@@ -19,12 +19,12 @@ pub(super) struct CandidateFilter {
 }
 
 impl CandidateFilter {
-    /// What a policy allows.
+    /// The candidates that a policy allows.
     pub(super) const fn new(policy: PreemptionPolicy) -> Self {
         Self { policy, max_priority: i32::MAX }
     }
 
-    /// The same, and no workload of a higher priority.
+    /// The same, without workloads of a higher priority.
     pub(super) const fn max_priority(self, max_priority: i32) -> Self {
         Self { max_priority, ..self }
     }
@@ -58,7 +58,7 @@ impl CandidateFilter {
     }
 }
 
-/// The candidates of one queue among its evicted or its running holders, in order.
+/// The evicted or the running candidates of one queue, in order.
 #[derive(Clone)]
 pub(super) struct QueueCandidates<'a> {
     keys: btree_set::Iter<'a, CandidateKey>,
@@ -73,8 +73,8 @@ impl<'a> QueueCandidates<'a> {
         Self { keys: reservations.iter(), filter, by_usage: Vec::new().into_iter() }
     }
 
-    /// The candidates of a queue. Where admission fair sharing orders it, those of the LocalQueue of higher usage come first
-    /// ([quirk] higher, not lower), whatever their priority is.
+    /// The candidates of a queue. Under admission fair sharing, those of the LocalQueue with higher usage come first ([quirk] higher, not lower),
+    /// whatever their priority is.
     pub(super) fn of(
         view: &View<'a>,
         preemption: &PreemptionRequest<'_>,
@@ -167,8 +167,8 @@ impl<'a> CohortCandidates<'a> {
         Self { heads: BinaryHeap::from(heads) }
     }
 
-    /// The next candidate whose queue may still be taken from. A queue that may not is left out with all that is
-    /// behind it: while victims are only added, it does not come back.
+    /// The next candidate whose queue may still be preempted from. Another queue is dropped with all its further candidates: while victims are only
+    /// added, it does not become eligible again.
     pub(super) fn next(
         &mut self,
         view: &View<'_>,
@@ -193,7 +193,7 @@ impl<'a> CohortCandidates<'a> {
     }
 }
 
-/// Whether any of these queues has a candidate, looked for only until one is found.
+/// Whether any of these queues has a candidate; the search stops at the first.
 pub(super) fn any(
     view: &View<'_>,
     preemption: &PreemptionRequest<'_>,

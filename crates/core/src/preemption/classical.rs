@@ -132,7 +132,7 @@ fn collect_subtree(
     }
 }
 
-/// One attempt: takes candidates in order until the request fits, then gives back what was not needed.
+/// One attempt: adds candidates in order until the request fits, then removes unneeded ones.
 fn attempt(
     view: &mut View<'_>,
     preemption: &PreemptionRequest<'_>,
@@ -191,7 +191,7 @@ fn take_own(
     false
 }
 
-/// Takes one victim; true if the request fits then, with what was not needed given back.
+/// Adds one victim; returns true if the request then fits, with unneeded victims removed.
 fn take(
     view: &mut View<'_>,
     preemption: &PreemptionRequest<'_>,
@@ -233,8 +233,7 @@ fn while_borrowing(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Optio
     Some(borrow.max_priority_threshold.map_or(below, |threshold| threshold.min(below)))
 }
 
-/// With the victims taken so far, the candidate's queue and its ancestors below the common one still use more than
-/// nominal.
+/// Without the victims so far, the candidate's queue and its ancestors below the common one still use more than nominal.
 fn still_above_nominal(view: &View<'_>, preemption: &PreemptionRequest<'_>, source: CandidateQueue) -> bool {
     let forest = &view.world.forest;
     let node = view.queue(source.queue).node;

@@ -13,7 +13,7 @@ use crate::report::PreemptionReason;
 use crate::spec::PreemptionPolicy;
 use crate::view::{Target, View};
 
-/// The candidates of one queue, in order; looked at only as far as needed.
+/// The candidates of one queue, in order; evaluated only as far as needed.
 struct QueueLine<'a> {
     /// Candidates put back or found ahead.
     ready: VecDeque<WorkloadId>,
@@ -103,7 +103,7 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
     found
 }
 
-/// The queues with candidates: the own one by its policy, and all of the tree that borrow a needed pair.
+/// The queues with candidates: the head's own, by its policy, and all in the tree that borrow a needed pair.
 fn lines<'a>(view: &View<'a>, preemption: &PreemptionRequest<'_>) -> BTreeMap<QueueId, QueueLine<'a>> {
     let head = preemption.head;
     let own = view.queue(head.queue);
@@ -356,7 +356,7 @@ impl FairSearch<'_, '_, '_> {
         best
     }
 
-    /// Candidate order between queues: evicted first, other queues before the own one, then as within a queue.
+    /// The order of candidates of different queues: evicted first, other queues before the head's own, then as within a queue.
     fn comes_before(&self, a: WorkloadId, b: WorkloadId) -> bool {
         let key = |id: WorkloadId| {
             let workload = self.view.workload(id);

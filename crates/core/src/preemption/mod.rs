@@ -11,7 +11,7 @@ use crate::view::{FlavorResourceQuantity, Head, SimulatedPreemption, Target, Vie
 
 pub(crate) use request::PreemptionRequest;
 
-/// The victims that make room for all that a head asks for, or none. The usage is as before.
+/// Victims that make room for the whole request of a head, or none. The usage is restored.
 pub(crate) fn find(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
     if let (&[quantity], &[_], None) = (preemption.workload_usage, preemption.needed, preemption.placement)
         && let Some(at) = view.simulated.iter().position(|simulated| simulated.quantity == quantity)
@@ -31,8 +31,8 @@ fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Targe
     }
 }
 
-/// What a preemption for one (flavor, resource) alone would bring: the mode, and the borrowing height after it
-/// (docs/reference/06-algorithm.md 6.6 "preemption oracle").
+/// The result of preemption for one (flavor, resource) alone: the mode, and the borrowing height after it (docs/reference/06-algorithm.md 6.6
+/// "preemption oracle").
 pub(crate) fn simulate(
     view: &mut View<'_>,
     head: &Head,

@@ -1,5 +1,4 @@
-//! What a search for victims is asked for, and what all searches end with: victims that are not needed after all are given back
-//! (docs/reference/06-algorithm.md 6.7).
+//! The request of a search for victims, and the end of all searches: unneeded victims are removed (docs/reference/06-algorithm.md 6.7).
 
 use crate::intern::FrId;
 use crate::placement::{self, WorkloadToPlace};
@@ -22,8 +21,8 @@ pub(super) fn fits(view: &mut View<'_>, preemption: &PreemptionRequest<'_>, allo
         && preemption.placement.is_none_or(|demand| placement::place(view, demand, false).is_ok())
 }
 
-/// Gives victims back that are not needed after all: from the last but one to the first, each that leaves the head
-/// fitting. [quirk] A victim that is given back is replaced by the last one, so the order is not kept.
+/// Removes unneeded victims: from the last but one to the first, each without which the head still fits. [quirk] The last victim takes the place of a
+/// removed one, so the order changes.
 pub(super) fn fill_back(
     view: &mut View<'_>,
     preemption: &PreemptionRequest<'_>,

@@ -1,4 +1,4 @@
-//! What the pending workloads of a ClusterQueue ask for.
+//! The requests of a ClusterQueue's pending workloads.
 
 use crate::intern::ShapeId;
 use crate::queue::PendingQueue;

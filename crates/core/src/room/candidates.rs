@@ -1,5 +1,5 @@
-//! Which workloads may have to go so that displaced work finds nodes: lower priority; what the cohort has lent first, then the own ClusterQueue, then the
-//! rest of its cohort, then others, of which those that borrow come first; in each the order of docs/reference/06-algorithm.md 6.7.
+//! Which workloads may be preempted so that displaced work finds nodes: lower priority; first what the cohort has lent, then the own ClusterQueue,
+//! then the rest of its cohort, then others, of which borrowers come first; in each the order of docs/reference/06-algorithm.md 6.7.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub struct Candidates<'a> {
     of_root: BTreeMap<Name, Lines>,
 }
 
-/// Those that hold what is lent to their ClusterQueue, and the rest.
+/// Candidates that hold quota lent to their ClusterQueue, and the rest.
 #[derive(Debug, Default)]
 struct Lines {
     lent: Line,
@@ -65,12 +65,12 @@ impl Lines {
 #[derive(Debug, Default)]
 struct Line {
     at: Vec<usize>,
-    /// All before this one are gone.
+    /// All before this position are gone.
     first: usize,
 }
 
 impl Line {
-    /// Those that may not be gone.
+    /// Those that are not known to be gone.
     fn rest(&self) -> &[usize] {
         self.at.get(self.first..).unwrap_or_default()
     }
@@ -81,7 +81,7 @@ impl Line {
 }
 
 impl<'a> Candidates<'a> {
-    /// These. In their order it is asked of each that is in a Cohort whether it holds what its ClusterQueue borrows.
+    /// These candidates. In their order `borrows` is called for each one in a Cohort: whether it holds what its ClusterQueue borrows.
     pub fn new(mut all: Vec<Candidate<'a>>, mut borrows: impl FnMut(&Candidate<'a>) -> bool) -> Self {
         all.sort_by_key(|one| (one.priority, one.reserved_at, one.uid, one.key));
         let (mut of_queue, mut of_root) = (BTreeMap::<_, Line>::new(), BTreeMap::<_, Lines>::new());
@@ -104,7 +104,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// One goes, if it is a candidate: it is no candidate any more.
+    /// A workload is released: if it was a candidate, it no longer is.
     pub fn remove(&mut self, workload: usize) {
         let Some(&at) = self.positions.get(&workload) else { return };
         self.gone[at] = true;
@@ -118,8 +118,8 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Those that go for work of this priority in this queue, below this root, in the order in which they do: what is lent in the same cohort tree,
-    /// the same ClusterQueue, the rest of the cohort tree, then the others. `beyond` says whether other queues make room as well.
+    /// The possible victims for work of this priority in this queue, below this root, in order: borrowed quota in the same cohort tree, the same
+    /// ClusterQueue, the rest of the cohort tree, then the others. `beyond` returns whether other queues may be preempted as well.
     pub fn below<'s>(
         &'s self,
         priority: i32,

@@ -1,8 +1,8 @@
-//! What is free on the nodes, and whether pods fit there: first fit by number, whole groups for those workloads that take them.
+//! The free part of the nodes, and whether pods fit there: first fit by number, whole groups for the workloads that take them.
 //!
-//! Everything that is tried is noted and can be undone: nothing is copied. What is full is passed over: groups that are taken, and the nodes
-//! at the beginning that have no room for such a pod. The nodes that a search looks at are counted, so that it has an end: apart those that
-//! were only compared with what a pod takes, which is quick.
+//! All trial changes are recorded and can be undone: nothing is copied. Full nodes are skipped: groups that are taken, and the nodes at the beginning
+//! that have no room for such a pod. The nodes that a search visits are counted, so that it ends; those that were only compared with the usage of a
+//! pod, which is fast, are counted separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -19,7 +19,7 @@ use crate::{Amount, Name};
 /// A group of nodes: the positions of its label and of itself.
 pub(super) type GroupAt = (usize, usize);
 
-/// What a workload has on the nodes.
+/// The usage of a workload on the nodes.
 #[derive(Clone, Debug, Default)]
 struct Taken {
     /// Which of [`FreeNodes::amounts`].
@@ -42,7 +42,7 @@ enum Before {
     Occupied(GroupAt, usize),
 }
 
-/// What a pod takes of one resource.
+/// The usage of one resource by a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Take {
     /// The column of the resource; `None` if no node says that it has any.
@@ -52,7 +52,7 @@ pub(super) struct Take {
     boundless: bool,
 }
 
-/// What a pod takes.
+/// The usage of a pod.
 pub(super) type Takes = SmallVec<[Take; 4]>;
 
 /// The first node that may have room for a pod: those before it have none.
@@ -60,18 +60,18 @@ pub(super) type Takes = SmallVec<[Take; 4]>;
 struct First {
     /// The nodes that the pod may be on.
     among: Rc<NodeSet>,
-    /// What it takes.
+    /// The usage of a pod.
     takes: Takes,
     node: usize,
     /// How many of the nodes that have more since were considered.
     seen: usize,
 }
 
-/// How far changes are to be undone.
+/// A point to which changes can be undone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeMark(usize);
 
-/// What is free on the nodes.
+/// The free part of the nodes.
 #[derive(Clone, Debug)]
 pub(super) struct FreeNodes<'a> {
     /// The column of each resource.
@@ -84,7 +84,7 @@ pub(super) struct FreeNodes<'a> {
     has: Vec<bool>,
     /// By workload.
     taken: Vec<Taken>,
-    /// What workloads take: that of one workload comes together, and of that what it takes of one node.
+    /// The usage of workloads: adjacent for one workload, and within that for one node.
     amounts: Vec<(Slot, i128)>,
     /// The groups that workloads have to themselves.
     owned: Vec<GroupAt>,
@@ -94,7 +94,7 @@ pub(super) struct FreeNodes<'a> {
     /// By label: the whole groups that no workload has to itself.
     pub(super) open: Vec<BTreeSet<usize>>,
     firsts: Vec<First>,
-    /// The nodes of which more became free, as often as it did.
+    /// The nodes whose free part grew, as often as it did.
     grown: Vec<usize>,
     before: Vec<Before>,
     steps: u64,
@@ -157,7 +157,7 @@ impl<'a> FreeNodes<'a> {
         }
     }
 
-    /// The next workload, with what its pods take of which nodes, and the labels by which it takes whole groups.
+    /// The next workload, with the usage of its pods by node, and the labels by which it takes whole groups.
     pub(super) fn add_workload<'p>(
         &mut self,
         pods: impl Iterator<Item = (usize, &'p [(Name, Amount)])>,
@@ -203,7 +203,7 @@ impl<'a> FreeNodes<'a> {
         self.has[self.at(slot)].then_some(slot)
     }
 
-    /// What a pod with these requests takes.
+    /// The usage of a pod with these requests.
     pub(super) fn takes(&self, per_pod: &[(Name, Amount)]) -> Takes {
         let take = |(resource, amount): &(Name, Amount)| Take {
             column: self.columns.get(&**resource).copied(),
@@ -237,7 +237,7 @@ impl<'a> FreeNodes<'a> {
         })
     }
 
-    /// All changes stay. Marks that were made before mean nothing any more.
+    /// All changes stay. Earlier marks are invalid.
     pub(super) fn keep(&mut self) {
         self.before.clear();
     }
@@ -311,7 +311,7 @@ impl<'a> FreeNodes<'a> {
         self.groups.iter().position(|groups| groups.label == label)
     }
 
-    /// The pods of a workload are there.
+    /// The pods of a workload are back.
     pub(super) fn take(&mut self, workload: usize) {
         self.shift(workload, -1);
     }
@@ -357,7 +357,7 @@ impl<'a> FreeNodes<'a> {
                 None => return 0,
             }
         }
-        // It is not more than `most`.
+        // It is at most `most`.
         i64::try_from(fit).unwrap_or(most)
     }
 
@@ -387,7 +387,7 @@ impl<'a> FreeNodes<'a> {
     fn place_anywhere(&mut self, set: &SetNeeds<'_>, takes: &Takes) -> bool {
         let at = self.first(set, takes);
         let mut left = set.count;
-        // Each node takes what it can: those before the last have no room for one more.
+        // Each node takes as many as it can: those before the last have no room for one more.
         let mut last = self.nodes;
         for node in set.nodes.from(self.firsts[at].node) {
             left -= self.place_on_node(takes, node, left);

@@ -1,7 +1,7 @@
-//! The ground of one search for victims: a room, of which it is asked whether pods fit once candidates are gone.
+//! The state of one search for victims: a room, which answers whether pods fit without some candidates.
 //!
-//! A search that was cut goes on where it was: it is made again with the answers that it got, and until it has a new question no candidate
-//! goes or comes back. Then those go that are gone by then, at once.
+//! A cut search continues where it was: it is repeated with the answers that it got, and until it has a new question no candidate is released or
+//! brought back. Then those that are gone at that point are released at once.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,31 +12,31 @@ use super::victims::Ground;
 use super::{FreeCapacity, LOOKS_PER_STEP};
 use crate::workload::WorkloadKey;
 
-/// What a search for victims has asked so far: whether the pods fit, question by question.
+/// The answers of a search for victims so far: whether the pods fit, question by question.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers(Vec<bool>);
 
-/// The ground of one search for victims.
+/// The state of one search for victims.
 pub(super) struct CapacityGround<'r, 'n, 'a> {
     room: &'r mut FreeCapacity<'a>,
     key: &'r WorkloadKey,
     needs: &'r [SetNeeds<'a>],
     /// Of the pod sets whose pods go where there is room.
     probe: Probe<'n, 'a>,
-    /// Whether to ask takes as long as to look at all nodes.
+    /// Whether a question costs as much as visiting all nodes.
     dear: bool,
     /// How many candidates were looked at.
     shown: &'r Cell<usize>,
     /// The steps at its beginning, until it is where it was before.
     began: Option<u64>,
-    /// It is cut at so many steps.
+    /// The number of steps after which it is cut.
     most: u64,
     answers: &'r mut Answers,
-    /// So many of the answers are known from before.
+    /// How many of the answers are known from before.
     known: usize,
-    /// So many questions were asked, those whose answers were known included.
+    /// How many questions were asked, including those with known answers.
     asked: usize,
-    /// The candidates that still are to go, or to come back.
+    /// Candidates that still have to be released or brought back.
     pending: BTreeMap<usize, bool>,
 }
 
@@ -95,7 +95,7 @@ impl<'r, 'n, 'a> CapacityGround<'r, 'n, 'a> {
         self.probe.changed(&mut self.room.free, workload);
     }
 
-    /// All that are to go, or to come back, do so.
+    /// Releases and brings back all pending candidates.
     pub(super) fn catch_up(&mut self) {
         while let Some((workload, goes)) = self.pending.pop_first() {
             self.shift_now(workload, goes);
@@ -146,7 +146,7 @@ impl Ground for CapacityGround<'_, '_, '_> {
     }
 
     fn goes_on(&self) -> bool {
-        // At least one new question is asked, so that there is an end.
+        // At least one new question is asked, so that the search ends.
         let compared = self.shown.get() as u64 / LOOKS_PER_STEP;
         self.asked <= self.known || self.room.steps().saturating_add(compared) <= self.most
     }

@@ -1,4 +1,4 @@
-//! What pods need of nodes, and the groups of nodes that some take whole.
+//! What pods need of nodes, and the groups of nodes that some take as a whole.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -13,9 +13,9 @@ pub struct SetNeeds<'a> {
     pub pod_set: usize,
     /// The flavor, if pods that get it get nodes with it: [`crate::Scheduler::assigns_nodes`].
     pub assigned: Option<Name>,
-    /// How many; at least one.
+    /// Their number; at least one.
     pub count: i64,
-    /// What each takes, `pods` included; cpu in milli-CPU, everything else in whole units.
+    /// The usage of each pod, `pods` included; cpu in milli-CPU, everything else in whole units.
     pub per_pod: &'a [(Name, Amount)],
     /// The nodes that they may be on, whatever is free there.
     pub nodes: Rc<NodeSet>,
@@ -29,7 +29,7 @@ impl SetNeeds<'_> {
         self.assigned.is_none() || self.exclusive.is_some()
     }
 
-    /// How many of its pods one of the groups takes that so many replicas have.
+    /// How many of its pods one group holds if this number of replicas take one group each.
     pub(super) fn per_replica(&self, replicas: i64) -> i64 {
         self.count / replicas + i64::from(self.count % replicas != 0)
     }

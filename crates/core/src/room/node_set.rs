@@ -20,7 +20,7 @@ impl NodeSet {
         self.nodes.iter().copied()
     }
 
-    /// Those from this number on.
+    /// The nodes from this number on.
     pub(super) fn from(&self, first: usize) -> impl Iterator<Item = usize> {
         let before = self.nodes.partition_point(|node| *node < first);
         self.nodes[before..].iter().copied()

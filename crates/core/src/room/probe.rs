@@ -1,4 +1,4 @@
-//! Whether pods fit, kept up to date while workloads go and come back.
+//! Whether pods fit, updated while workloads are released and brought back.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,25 @@ use smallvec::SmallVec;
 use super::free_nodes::{FreeNodes, Takes};
 use super::needs::SetNeeds;
 
-/// What nodes have room for of some pods, kept up to date while workloads go and come back: whether all fit need not be tried on all
-/// nodes each time.
+/// How much room nodes have for some pods, updated while workloads are released and brought back: so whether all fit need not be tried on all nodes
+/// each time.
 pub(super) struct Probe<'n, 'a> {
     needs: &'n [SetNeeds<'a>],
     sets: SmallVec<[(Takes, Fits); 1]>,
 }
 
-/// What there is room for of one set.
+/// The room for one set.
 enum Fits {
     /// By node, if pods may be on it, and in all.
     Nodes(Vec<Option<i64>>, i128),
-    /// The groups by the label at this position that one replica each fits into, of so many.
+    /// The groups, by the label at this position, into which one replica fits, for this number of replicas.
     Groups(usize, i64, BTreeSet<usize>),
-    /// Nothing.
+    /// No room.
     Nothing,
 }
 
 impl<'n, 'a> Probe<'n, 'a> {
-    /// What there is room for now.
+    /// The current room.
     pub(super) fn of(room: &mut FreeNodes<'_>, needs: &'n [SetNeeds<'a>]) -> Self {
         let sets = needs.iter().map(|set| {
             let takes = room.takes(set.per_pod);
@@ -71,7 +71,7 @@ impl<'n, 'a> Probe<'n, 'a> {
         room.count(nodes.len());
     }
 
-    /// Whether all fit. Several sets are tried, as they take from each other.
+    /// Whether all fit. Several sets are tried, as they share nodes.
     pub(super) fn fits(&self, room: &mut FreeNodes<'_>) -> bool {
         let each = self.needs.iter().zip(&self.sets).all(|(set, (_, fits))| match fits {
             Fits::Nodes(_, sum) => *sum >= i128::from(set.count),
@@ -110,7 +110,7 @@ impl Fits {
     }
 }
 
-/// Whether a group is whole and free, and has room for one of so many replicas.
+/// Whether a group is whole and free, and has room for one of this number of replicas.
 fn is_good(
     room: &FreeNodes<'_>,
     set: &SetNeeds<'_>,

@@ -1,12 +1,12 @@
-//! Which candidates have to go: the first ones that are enough, filled back as in docs/reference/06-algorithm.md 6.7.
+//! Which candidates have to be preempted: the first ones that are enough, with the fill-back of docs/reference/06-algorithm.md 6.7.
 //!
-//! Preemption for quota ([`crate::preemption`]) has a search of its own. Which victims it may take depends on those that it took before, as queues stop using
-//! more than their nominal quota, so that there candidates cannot go in numbers that double; and which order its victims have when some are
-//! given back is a rule of the reference. Here all candidates are known at the beginning.
+//! Preemption for quota ([`crate::preemption`]) has a search of its own. Its possible victims depend on earlier ones, as queues stop using more than
+//! their nominal quota, so that the number of candidates cannot be doubled each time; and the order of its victims after fill-back is a rule of the
+//! reference. Here all candidates are known at the beginning.
 
 /// Where candidates go and come back.
 pub(super) trait Ground {
-    /// What names a candidate.
+    /// Identifies a candidate.
     type Key: Copy;
     /// A candidate goes.
     fn release(&mut self, key: Self::Key);
@@ -33,11 +33,11 @@ pub enum Choice<K> {
     Cut,
 }
 
-/// The candidates whose going makes room, none of them needless: the first ones that are enough, less those that can stay after all,
-/// from the last but one to the first.
+/// The candidates whose release makes room, none of them needlessly: the first ones that are enough, without those that can stay after all, from the
+/// last but one to the first.
 ///
-/// That more room is never worse is relied upon to ask less often: of a ground that is dear to ask, candidates go in numbers that
-/// double, and those that can stay do so many at a time. What is chosen was asked for as it is.
+/// The search relies on more room never being worse, to ask fewer questions: if questions are expensive, the number of released candidates doubles
+/// each time, and several are brought back at a time. The result itself was checked.
 pub(super) fn choose<G: Ground>(
     candidates: impl IntoIterator<Item = G::Key>,
     ground: &mut G,
@@ -64,7 +64,7 @@ fn enough<G: Ground>(
 ) -> Result<Option<Vec<G::Key>>, Cut> {
     let mut candidates = candidates.into_iter();
     let mut gone = Vec::new();
-    // So many are too few.
+    // This number is not enough.
     let mut few;
     let mut more = 1;
     loop {
@@ -101,7 +101,7 @@ fn enough<G: Ground>(
     Ok(Some(gone))
 }
 
-/// So many of those that went are gone afterwards, instead of `from`.
+/// Changes the number of released candidates from `from` to `to`.
 fn shift<G: Ground>(ground: &mut G, gone: &[G::Key], from: usize, to: usize) {
     for key in gone.get(to..from).unwrap_or_default().iter().rev() {
         ground.take(*key);
@@ -111,10 +111,10 @@ fn shift<G: Ground>(ground: &mut G, gone: &[G::Key], from: usize, to: usize) {
     }
 }
 
-/// Those that have to go; the others are there again. The last one has to in any case.
+/// The necessary victims; the others are brought back. The last one is necessary in any case.
 fn give_back<G: Ground>(gone: Vec<G::Key>, ground: &mut G) -> Result<Vec<G::Key>, Cut> {
     let mut needed = vec![true; gone.len()];
-    // What is still to be tried, the last first.
+    // The blocks still to try, last first.
     let mut blocks = Vec::new();
     blocks.push(0..gone.len().saturating_sub(1));
     while let Some(block) = blocks.pop().filter(|block| !block.is_empty()) {

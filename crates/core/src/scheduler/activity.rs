@@ -1,4 +1,4 @@
-//! Why a ClusterQueue is not active (docs/reference/03-conditions-events.md 3.2): its own doing, and what it refers to.
+//! Why a ClusterQueue is inactive (docs/reference/03-conditions-events.md 3.2): because of its own spec, or of objects that it names.
 
 use super::Scheduler;
 use crate::Name;
@@ -48,7 +48,7 @@ impl Scheduler {
         (!names.is_empty()).then_some(InactiveCause::FlavorNotFound(names))
     }
 
-    /// What is wrong with the checks, in the reference's order.
+    /// The problems of the checks, in the reference's order.
     fn unusable_checks(&self, spec: &ClusterQueueSpec) -> Vec<InactiveCause> {
         let which = |wanted: &dyn Fn(&CheckRule, Option<&CheckSpec>) -> bool| {
             let rules = spec.admission_checks.iter();

@@ -1,4 +1,4 @@
-//! What pods that wait would take of a node (ours: how fragmented nodes are for them).
+//! What waiting pods would use of a node (not in Kueue: how fragmented nodes are for them).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use super::Scheduler;
 use crate::Name;
 
-/// So many classes of workloads are looked at, whatever waits.
+/// The highest number of classes of workloads that are visited.
 const MOST_CLASSES: usize = 4_096;
 
-/// What each pod takes of its node, by resource: cpu in milli-CPU, everything else in whole units.
+/// The usage of a node by each pod, by resource: cpu in milli-CPU, everything else in whole units.
 pub type PodShape = Vec<(Name, i64)>;
 
 impl Scheduler {
-    /// What pods take of a node that wait in queues with this flavor, without `pods`: the `most` shapes of which most pods wait; and how many
-    /// classes of workloads were looked at.
+    /// The shapes of pods that wait in queues with this flavor, without `pods`: the `most` shapes with most waiting pods; and how many classes of
+    /// workloads were visited.
     pub fn asked_shapes(&self, flavor: &str, most: usize) -> (Vec<PodShape>, usize) {
         let world = &self.world;
         let Some(flavor) = world.names.find_flavor(flavor) else { return (Vec::new(), 0) };

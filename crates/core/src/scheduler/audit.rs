@@ -1,4 +1,4 @@
-//! The audit: usage and queues rebuilt from the workloads, compared with what was kept step by step.
+//! The audit: usage and queues rebuilt from the workloads, compared with the incrementally updated ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ impl Scheduler {
         }
     }
 
-    /// The usage of every slot, added up anew.
+    /// Compares the usage of every slot with a new sum.
     fn audit_usage(&self, found: &mut Vec<String>) {
         if !self.books.is_settled() {
             found.push("something that was tried is neither kept nor taken back".to_owned());
@@ -104,7 +104,7 @@ impl Scheduler {
         }
     }
 
-    /// Each waiting workload is in exactly the queue that it should be in, and nothing else is.
+    /// Each waiting workload is in exactly the right queue, and nothing else is.
     fn audit_pending(&self, found: &mut Vec<String>) {
         let mut members = vec![0; self.world.queues.len()];
         for (id, workload) in self.world.workloads.iter() {
@@ -139,7 +139,7 @@ impl Scheduler {
         }
     }
 
-    /// What each LocalQueue's workloads hold, and which wait.
+    /// The usage of each LocalQueue's workloads, and which wait.
     fn audit_locals(&self, found: &mut Vec<String>) {
         let mut pending = vec![BTreeSet::<WorkloadId>::new(); self.world.locals.len()];
         let mut sums = vec![(0, 0, BTreeMap::<FrId, (i128, i128)>::new()); self.world.locals.len()];

@@ -1,4 +1,4 @@
-//! Limits of physical capacity and displaced workloads come and go, and what that lets be tried again.
+//! Changes of the limits of physical capacity and of displaced workloads, and what is retried after them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,8 @@ use crate::workloads::QuotaReservation;
 use crate::{Amount, Name};
 
 impl Scheduler {
-    /// Limits what all workloads together may hold of a flavor: `(resource, most)`, cpu in milli-CPU, everything else in whole
-    /// units. Resources that are not listed are not limited; an empty list takes all limits of the flavor away. Says whether
-    /// anything changed.
+    /// Limits what all workloads together may hold of a flavor: `(resource, most)`, cpu in milli-CPU, everything else in whole units. Resources that
+    /// are not listed are not limited; an empty list removes all limits of the flavor. Returns whether anything changed.
     pub fn set_capacity(&mut self, flavor: &Name, limits: &[(Name, Amount)]) -> bool {
         self.sweep_if_due();
         let flavor = self.world.names.flavor(flavor);
@@ -50,8 +49,8 @@ impl Scheduler {
         changed
     }
 
-    /// Which workloads are displaced, in the order in which they go, each with what it needs.
-    /// It matters only while they leave their place or wait for quota. Says whether anything changed.
+    /// Sets the displaced workloads, in order of precedence, each with its needs. It matters only while they leave their nodes or wait for quota.
+    /// Returns whether anything changed.
     pub fn set_displaced(&mut self, displaced: &[Displaced]) -> bool {
         self.sweep_if_due();
         let mut list = Vec::with_capacity(displaced.len());
@@ -95,7 +94,7 @@ impl Scheduler {
         true
     }
 
-    /// What all workloads hold of a pair.
+    /// The usage of a pair by all workloads.
     fn usage_by_all(&self, pair: FrId) -> i128 {
         let usage = self.world.workloads.iter().filter_map(|(_, workload)| workload.reservation());
         usage.flat_map(QuotaReservation::charged).filter(|usage| usage.0 == pair).map(|usage| usage.2).sum()
@@ -108,7 +107,7 @@ impl Scheduler {
         }
     }
 
-    /// Names the queues of flavors of which something was freed. What the trees say of capacity is so from then on.
+    /// Marks the queues of flavors of which something was freed. From then on the trees' capacity is up to date.
     pub(super) fn expand_flavors_to_flush(&mut self) {
         for flavor in std::mem::take(&mut self.agenda.flush_flavors) {
             for id in self.world.referring_queues.of_flavor(flavor) {
@@ -155,7 +154,7 @@ impl Scheduler {
         self.world.capacity.is_displaced(&self.world.workloads.get(id).key)
     }
 
-    /// What is used of each limited pair, added up anew.
+    /// Compares the usage of each limited pair with a new sum.
     pub(crate) fn audit_capacity(&self, found: &mut Vec<String>) {
         if !self.world.capacity.limits.keys().eq(self.books.capacity.keys()) {
             found.push("other pairs are counted than are limited".to_owned());

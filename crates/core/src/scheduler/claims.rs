@@ -1,10 +1,10 @@
-//! Whether quotas have room for all that a workload takes, outside of a cycle (ours: Hotswap).
+//! Whether quotas have room for the usage of a workload, outside of a cycle (not in Kueue: Hotswap).
 
 use super::Scheduler;
 use super::snapshot::Snapshot;
 use crate::{Amount, Name};
 
-/// What a workload takes: flavor, resource, amount; what comes twice is taken twice.
+/// The usage of a workload: flavor, resource, amount; duplicates are added.
 pub type Claim = [(Name, Name, Amount)];
 
 /// All that a claim takes of a pair.
@@ -43,7 +43,7 @@ impl Snapshot {
     }
 }
 
-/// An amount as a number: one without a limit is as much as there can be.
+/// An amount as a number: without a limit it is the largest possible one.
 fn exact(amount: Amount) -> i128 {
     i128::from(amount.get())
 }

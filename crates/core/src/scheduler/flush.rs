@@ -1,4 +1,4 @@
-//! Inadmissible workloads are put back into their heaps, and which queues have heads (docs/reference/06-algorithm.md 6.4 "Flush").
+//! Puts inadmissible workloads back into their heaps; and which queues have heads (docs/reference/06-algorithm.md 6.4 "Flush").
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ impl Scheduler {
         self.changes.queues.mark(id.at());
     }
 
-    /// Brings the trees up to date after changes of specs, and flushes the queues of those that changed.
+    /// Updates the trees after changes of specs, and flushes the queues of those that changed.
     pub(crate) fn refresh(&mut self) {
         if !self.world.forest.is_stale() && !self.agenda.flushes() {
             return;
@@ -70,7 +70,7 @@ impl Scheduler {
         self.agenda.flush_later.extend(held_back);
     }
 
-    /// The same in all trees.
+    /// The same for all trees.
     pub(crate) fn outside_change_anywhere(&mut self) {
         let held_back = self.agenda.loops.outside_change_anywhere();
         self.agenda.flush_later.extend(held_back);

@@ -1,4 +1,4 @@
-//! Workloads come and go: which queue they wait in, what they hold, and what that sets free (docs/reference/06-algorithm.md 6.4).
+//! Changes of workloads: which queue they wait in, what they hold, and what they free (docs/reference/06-algorithm.md 6.4).
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Scheduler {
             return false;
         }
         let priority_changed = old.priority != spec.priority;
-        // What was said of it was about another request, or another queue.
+        // The earlier decision was about another request, or another queue.
         let other = old.shape != shape || old.local != local || !same_slice;
         let outside = priority_changed || other || !caused_inside(old, &spec.state);
         if outside {
@@ -138,8 +138,8 @@ impl Scheduler {
         }
     }
 
-    /// Flushes the tree if something is free now that was held before, or if victims may be easier to get. The priority of
-    /// one that waits changes nothing for others.
+    /// Flushes the tree if something is free now that was held before, or if victims may be easier to get. The priority of a waiting workload changes
+    /// nothing for others.
     fn flush_freed(&mut self, id: WorkloadId, before: Option<QuotaReservation>, priority_changed: bool) {
         let now = self.world.workloads.get(id).reservation();
         let freed = before.as_ref().is_some_and(|before| {
@@ -190,7 +190,7 @@ impl Scheduler {
             self.capacity_freed(&before);
             self.flush_around(before.queue);
         }
-        // One that waited may have kept others from quota, as the head of its queue.
+        // A waiting workload may have kept others from quota, as the head of its queue.
         if let Some(was) = was {
             self.flush_around(was.queue);
         }
@@ -264,7 +264,7 @@ impl Scheduler {
         rest.iter().all(|&(_, _, left)| left == 0)
     }
 
-    /// Puts a workload that is nowhere into a state.
+    /// Sets the state of a workload that is in no place.
     fn enter(&mut self, id: WorkloadId, state: WorkloadState, was: Option<QueuePosition>, now: Time) {
         if !matches!(state, WorkloadState::Reserved { .. }) {
             self.settle(id);
@@ -325,8 +325,8 @@ impl Scheduler {
     }
 }
 
-/// Whether a change of state is what preemption brings about: a victim leaves, or what is pending or holds quota stays so.
-/// All else comes from outside.
+/// Whether a change of state is a consequence of preemption: a victim leaves, or a workload stays pending or keeps its quota. All other changes come
+/// from outside.
 fn caused_inside(workload: &Workload, state: &WorkloadState) -> bool {
     match (&workload.place, state) {
         (Place::Pending(_), WorkloadState::Pending { .. })
@@ -336,7 +336,7 @@ fn caused_inside(workload: &Workload, state: &WorkloadState) -> bool {
     }
 }
 
-/// The total of each (flavor, resource) pair of an admission, one per pod set; nothing negative.
+/// The totals of each (flavor, resource) pair of an admission, one per pod set; no negative ones.
 fn totals(admission: &Admission) -> impl Iterator<Item = (&crate::Name, &crate::Name, i128)> {
     admission.pod_sets.iter().flat_map(|pod_set| {
         pod_set.flavors.iter().filter_map(|(resource, flavor)| {

@@ -1,4 +1,4 @@
-//! The scheduler: everything that the core knows. Each module below changes or reads it in one respect.
+//! The scheduler: the whole state of the core. Each module below changes or reads one part of it.
 
 mod activity;
 pub(crate) mod asked_shapes;
@@ -30,7 +30,7 @@ use crate::tables::Sweeps;
 use crate::view::View;
 use crate::world::World;
 
-/// What is configured, what is booked, and what is to be tried. A search is functions over the first two: see [`View`].
+/// The configuration, the usage, and what has to be tried. A search is functions over the first two: see [`View`].
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     pub(crate) world: World,
@@ -58,7 +58,7 @@ impl Scheduler {
         }
     }
 
-    /// What a search sees.
+    /// The inputs of a search.
     pub(crate) fn view<'a>(&'a mut self, basis: Basis, local_usage: &'a [f64]) -> View<'a> {
         View::new(&self.world, self.books.parts(basis), (self.cycle, &mut self.stats), local_usage)
     }

@@ -1,5 +1,5 @@
-//! Whose place in a queue may have changed since it was last asked for: so that a copy of all places can be kept elsewhere, at a cost that goes with
-//! the changes.
+//! Which workloads may have changed their place in a queue since the last fetch: a copy of all places can be kept elsewhere, at a cost in proportion
+//! to the changes.
 
 use super::{Scheduler, standing::Standing};
 use crate::Name;
@@ -7,7 +7,7 @@ use crate::intern::{LocalId, WorkloadId};
 use crate::workload::WorkloadKey;
 
 impl Scheduler {
-    /// Notes from now on what moves. At most one note is kept for each workload and LocalQueue until it is taken.
+    /// Records from now on which places change. At most one note is kept for each workload and LocalQueue until it is fetched.
     pub fn follow_moves(&mut self) {
         self.changes.moves.followed = true;
     }
@@ -25,7 +25,7 @@ impl Scheduler {
         }
     }
 
-    /// What a LocalQueue used may have changed.
+    /// The usage of a LocalQueue may have changed.
     pub(crate) fn usage_moved(&mut self, id: LocalId) {
         if self.changes.moves.followed && self.world.config.admission_fair_sharing.is_some() {
             self.changes.moves.locals.mark(id.at());

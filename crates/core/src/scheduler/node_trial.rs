@@ -1,5 +1,5 @@
-//! Nodes outside of a cycle: whether the pods of a workload would find some once others are gone. The placement is that of admissions
-//! (docs/reference/06-algorithm.md 6.12), on amounts of its own.
+//! Nodes outside of a cycle: whether the pods of a workload would find some without other workloads. The placement is that of admissions
+//! (docs/reference/06-algorithm.md 6.12), on separate amounts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::workload::{PodSetSpec, WorkloadKey};
 use crate::workloads::PodSetNodes;
 use crate::{Amount, Name};
 
-/// Pods of one pod set that are to get nodes.
+/// Pods of one pod set to place on nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodsToPlace<'a> {
     /// The place of the pod set in its workload.
@@ -23,32 +23,32 @@ pub struct PodsToPlace<'a> {
     pub count: i64,
 }
 
-/// A point to which a trial can be taken back.
+/// A point to which a trial can be undone.
 #[must_use]
 #[derive(Debug, Clone, Copy)]
 pub struct TrialMark(usize);
 
-/// One thing that was tried.
+/// A trial change.
 #[derive(Debug)]
 enum Change {
     /// A workload gave its nodes back.
     Released(WorkloadId),
-    /// It has them again.
+    /// It has its nodes again.
     Taken(WorkloadId),
     /// Pods that nothing placed are gone from a node.
     Freed(HostId, Vec<(ResourceId, i64)>),
-    /// They are there again.
+    /// They are back.
     Restored(HostId, Vec<(ResourceId, i64)>),
     /// Pods got nodes.
     Placed(PlacedPods),
 }
 
-/// What is free of nodes with topology at one moment, to try what would be if workloads came and went. The scheduler stays as it is.
+/// The free part of nodes with topology at one moment, to try the effect of adding and removing workloads. The scheduler does not change.
 #[derive(Debug)]
 pub struct NodeTrial<'a> {
     scheduler: &'a Scheduler,
     nodes: Trial<'a>,
-    /// What was tried, the last at the end.
+    /// The changes, the last at the end.
     changes: Vec<Change>,
     /// Nodes that take no pods, whatever leaves them.
     closed: BTreeSet<HostId>,
@@ -60,7 +60,7 @@ impl Scheduler {
         self.world.names.find_flavor(flavor).is_some_and(|flavor| self.world.topology.knows(flavor))
     }
 
-    /// A trial with the nodes as they are: one memory copy of what is used of them.
+    /// A trial with the current nodes: one memory copy of their usage.
     pub fn node_trial(&self) -> NodeTrial<'_> {
         NodeTrial {
             scheduler: self,
@@ -72,7 +72,7 @@ impl Scheduler {
 }
 
 impl NodeTrial<'_> {
-    /// The point to which what comes can be taken back.
+    /// The point to which later changes can be undone.
     pub fn mark(&self) -> TrialMark {
         TrialMark(self.changes.len())
     }
@@ -91,7 +91,7 @@ impl NodeTrial<'_> {
         }
     }
 
-    /// All that was tried stays. Marks that were made before mean nothing any more.
+    /// All changes stay. Earlier marks are invalid.
     pub fn keep(&mut self) {
         self.changes.clear();
     }
@@ -122,8 +122,8 @@ impl NodeTrial<'_> {
         }
     }
 
-    /// A pod that no topology assignment placed is gone from its node, or is there again: what it takes, `pods` included; cpu in milli-CPU,
-    /// everything else in whole units.
+    /// A pod without a topology assignment is removed from its node, or is back: its usage, `pods` included; cpu in milli-CPU, everything else in
+    /// whole units.
     pub fn pod_goes(&mut self, node: &str, requests: &[(Name, Amount)], goes: bool) {
         let Some(host) = self.nodes.host(node).filter(|host| !self.closed.contains(host)) else { return };
         let known = requests.iter().filter_map(|(resource, amount)| {
@@ -135,7 +135,7 @@ impl NodeTrial<'_> {
         self.changes.push(change(host, amounts));
     }
 
-    /// A node takes no pods any more, for as long as this trial lasts.
+    /// A node takes no pods any more, as long as this trial lasts.
     pub fn close(&mut self, node: &str) {
         if let Some(host) = self.nodes.host(node).filter(|host| self.closed.insert(*host)) {
             self.nodes.close(host);
@@ -157,7 +157,7 @@ impl NodeTrial<'_> {
         Ok(found.filter_map(|nodes| Some((nodes.pod_set, nodes.assignment?))).collect())
     }
 
-    /// The same; gives the places by id, too.
+    /// The same; returns the places by id, too.
     pub(crate) fn find(
         &mut self,
         workload: &WorkloadKey,
@@ -213,7 +213,7 @@ impl NodeTrial<'_> {
         self.scheduler.world.topology.levels(flavor)
     }
 
-    /// What a workload asks for.
+    /// The pod sets of a workload.
     pub(crate) fn pod_sets(&self, workload: &WorkloadKey) -> Option<Arc<[PodSetSpec]>> {
         let world = &self.scheduler.world;
         let id = world.workloads.find(workload)?;

@@ -1,4 +1,4 @@
-//! What ClusterQueues and LocalQueues refer to comes and goes: flavors, checks, topologies, namespaces.
+//! Changes of what ClusterQueues and LocalQueues refer to: flavors, checks, topologies, namespaces.
 
 use std::collections::BTreeSet;
 

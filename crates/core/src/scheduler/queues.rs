@@ -1,4 +1,4 @@
-//! Cohorts, ClusterQueues and LocalQueues come and go.
+//! Changes of Cohorts, ClusterQueues and LocalQueues.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Scheduler {
         self.changes.nodes.mark(id.at());
     }
 
-    /// Removes a Cohort; it stays as an implicit one while something refers to it.
+    /// Removes a Cohort; it stays as an implicit one while it is referenced.
     pub fn remove_cohort(&mut self, name: &str) {
         let Some(id) = self.world.forest.cohort(name) else { return };
         self.sweeps.removed();

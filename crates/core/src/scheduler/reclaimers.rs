@@ -1,6 +1,6 @@
-//! Inadmissible workloads that may reclaim are tried again when others begin to borrow their quota (gate
-//! `RequeueReclaimersOnBorrowing`). Ours: the reference tries inadmissible workloads again only when something becomes
-//! free, so that one that became inadmissible before there were candidates waits although it need not.
+//! Retries inadmissible workloads that may reclaim, when others begin to borrow their quota (gate `RequeueReclaimersOnBorrowing`). Not in Kueue: the
+//! reference retries inadmissible workloads only when something becomes free, so that a workload that became inadmissible before there were
+//! candidates waits needlessly.
 
 use super::Scheduler;
 use crate::intern::{FrId, QueueId, SlotId, WorkloadId};
@@ -42,8 +42,8 @@ impl Scheduler {
         false
     }
 
-    /// Tries again what is inadmissible in the queues that may reclaim what others began to borrow: those that use less of it than
-    /// their own quota, or are in a Cohort that does. Not called while a cycle goes on.
+    /// Retries inadmissible workloads in the queues that may reclaim what others began to borrow: queues that use less of it than their own quota, or
+    /// are in a Cohort that does. Not called during a cycle.
     pub(crate) fn wake_reclaimers(&mut self) {
         while let Some((root, pair)) = self.agenda.began_to_borrow.pop_first() {
             let queues = self.agenda.inadmissible.range((root, QueueId(0))..=(root, QueueId(u32::MAX)));

@@ -1,4 +1,4 @@
-//! What a workload holds counts wherever it is added up: the quota tree, its queue's holders, its LocalQueue.
+//! The usage of a workload counts in all sums: the quota tree, its queue's holders, its LocalQueue.
 
 use super::Scheduler;
 use crate::intern::{LocalId, QueueId, WorkloadId};
@@ -42,7 +42,7 @@ impl Scheduler {
         self.world.workloads.get_mut(id).place = Place::QuotaReserved(Box::new(reservation));
     }
 
-    /// What a workload holds, as it counts: (flavor, resource, amount).
+    /// The counted usage of a workload: (flavor, resource, amount).
     pub fn reserved(&self, key: &WorkloadKey) -> Vec<(Name, Name, Amount)> {
         let Some(id) = self.world.workloads.find(key) else { return Vec::new() };
         let usage = self.world.workloads.usage_of(id).iter();

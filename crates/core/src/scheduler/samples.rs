@@ -1,4 +1,4 @@
-//! When the usage of each LocalQueue is sampled, and what it consumed (docs/reference/06-algorithm.md 6.9).
+//! When the usage of each LocalQueue is sampled, and its consumption (docs/reference/06-algorithm.md 6.9).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,8 @@ impl Scheduler {
         }
     }
 
-    /// What a LocalQueue consumed: of each resource of its ClusterQueue, nothing of those that it never used; and of others that it used.
+    /// The consumption of a LocalQueue: for each resource of its ClusterQueue, zero for those that it never used; and for other resources that it
+    /// used.
     pub(crate) fn consumed(&self, id: LocalId) -> Vec<(Name, f64)> {
         let local = &self.world.locals[id.at()];
         let mut consumed = local.ledger.consumed.clone();
@@ -72,7 +73,7 @@ impl Scheduler {
         named.collect()
     }
 
-    /// The LocalQueues that exist are those that samples are taken of, each when it is due; for the audit.
+    /// Exactly the existing LocalQueues are sampled, each when it is due; for the audit.
     pub(crate) fn audit_samples(&self, found: &mut Vec<String>) {
         let config = self.keeps_ledgers();
         let exist = self.world.locals.iter().enumerate().filter(|(_, local)| local.spec.is_some());

@@ -7,7 +7,7 @@ use crate::quota::clamp;
 use crate::usage::Usage;
 use crate::workload::WorkloadKey;
 
-/// Usage of every slot at one moment: all that a trial has to own, since it restores nothing in the world.
+/// Usage of every slot at one moment: a trial owns nothing else, since it restores nothing in the world.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     usage: Usage,
@@ -29,7 +29,7 @@ impl Snapshot {
         result
     }
 
-    /// What a workload of the scheduler, whose numbers these are, holds is given back.
+    /// Subtracts the usage of a workload of the scheduler from which this snapshot was taken.
     pub fn release(&mut self, scheduler: &Scheduler, workload: &WorkloadKey) {
         let Some(reservation) = scheduler
             .world
@@ -44,7 +44,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether a workload of the scheduler, whose numbers these are, holds some of a flavor of which its ClusterQueue uses more than its nominal quota.
+    /// Whether a workload of the scheduler from which this snapshot was taken uses a flavor of which its ClusterQueue uses more than its nominal
+    /// quota.
     pub fn borrows(
         &self,
         scheduler: &Scheduler,
@@ -64,8 +65,8 @@ impl Snapshot {
         })
     }
 
-    /// What a ClusterQueue could still use of a flavor's resource in this snapshot, at least zero; `None` if the
-    /// scheduler, whose numbers these are, has no such quota.
+    /// What a ClusterQueue could still use of a flavor's resource in this snapshot, at least zero; `None` if the scheduler from which it was taken
+    /// has no such quota.
     pub fn available(
         &self,
         scheduler: &Scheduler,

@@ -1,5 +1,5 @@
-//! The places of pending workloads (docs/reference/06-algorithm.md 6.4), and what they are worked out from: a queue of many can be put in order
-//! elsewhere, from what each of its members is asked for one by one.
+//! The places of pending workloads (docs/reference/06-algorithm.md 6.4), and the data for computing them: a long queue can be sorted elsewhere, from
+//! the data of its members, which are fetched one by one.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use crate::report::PendingPosition;
 use crate::spec::{QueueingStrategy, Time};
 use crate::workload::WorkloadKey;
 
-/// Where a pending workload stands in its ClusterQueue. The lesser one is nearer to the head.
+/// The position of a pending workload in its ClusterQueue. The lesser one is nearer to the head.
 #[derive(Debug, Clone)]
 pub struct Standing {
     /// Usage of its LocalQueue where admission fair sharing orders the queue, otherwise 0.
     usage: f64,
-    /// Not the preemptor that goes first.
+    /// It is not the preemptor with precedence.
     later: bool,
     order: (Reverse<i32>, OrderKey),
     key: WorkloadKey,
@@ -73,7 +73,7 @@ impl Standing {
         self.usage
     }
 
-    /// The order in one ClusterQueue, given what the LocalQueues of both have used since.
+    /// The order in one ClusterQueue, with the current usage of the LocalQueues of both.
     pub fn order(&self, usage: f64, other: &Self, usage_of_other: f64) -> Ordering {
         let by_usage = usage.total_cmp(&usage_of_other);
         by_usage.then_with(|| (self.later, &self.order).cmp(&(other.later, &other.order)))
@@ -110,7 +110,7 @@ impl Scheduler {
         Some((&self.world.queues[queue.at()].name, placement == Placement::Active))
     }
 
-    /// Where a workload stands, if it waits in this ClusterQueue, or, without one, in any.
+    /// The position of a workload, if it waits in this ClusterQueue, or in any if none is given.
     pub fn standing(&self, key: &WorkloadKey, cluster_queue: Option<&str>) -> Option<Standing> {
         let (queue, id, placement) = self.placement_of(self.world.workloads.find(key)?)?;
         let wanted = cluster_queue.is_none_or(|wanted| *self.world.queues[queue.at()].name == *wanted);
@@ -150,7 +150,7 @@ impl Scheduler {
         )
     }
 
-    /// The place of one pending workload. Puts its whole queue in order: see [`Scheduler::waits_in`].
+    /// The place of one pending workload. Sorts its whole queue: see [`Scheduler::waits_in`].
     pub fn position(&self, key: &WorkloadKey) -> Option<PendingPosition> {
         let (queue, _) = self.waits_in(key)?;
         self.positions(queue).into_iter().find(|position| position.key == *key)

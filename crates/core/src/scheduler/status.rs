@@ -1,4 +1,4 @@
-//! Status figures of queues and cohorts (docs/reference/03-conditions-events.md 3.2).
+//! Status numbers of queues and cohorts (docs/reference/03-conditions-events.md 3.2).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ impl Scheduler {
         for at in self.changes.nodes.take() {
             let node = self.world.forest.node(NodeId::new(at));
             if node.queue.is_none() {
-                // The node of a ClusterQueue that is forgotten has no name.
+                // The node of a removed ClusterQueue has no name.
                 changed.cohorts.extend(Some(node.name.clone()).filter(|name| !name.is_empty()));
             } else if let Some(queue) =
                 node.queue.filter(|queue| self.world.queues[queue.at()].spec.is_some())
@@ -114,7 +114,7 @@ impl Scheduler {
         holders.map(|candidate| &self.world.workloads.get(candidate.id).key)
     }
 
-    /// Whether a ClusterQueue is there and nothing makes it inactive.
+    /// Whether a ClusterQueue exists and is not inactive for any cause.
     pub fn is_active(&self, cluster_queue: &str) -> bool {
         let queue = self.world.queue_index.get(cluster_queue).map(|id| &self.world.queues[id.at()]);
         queue.is_some_and(|queue| {
@@ -263,8 +263,8 @@ impl Scheduler {
         })
     }
 
-    /// What all ClusterQueues below a Cohort hold, with what guaranteed quota covers: (flavor, resource, amount).
-    /// Empty if there is no such Cohort. And how many nodes of the tree were added up.
+    /// The usage of all ClusterQueues below a Cohort, including what guaranteed quota covers: (flavor, resource, amount). Empty if there is no such
+    /// Cohort. And how many nodes of the tree were added up.
     pub fn cohort_reservations(&self, name: &str) -> (Vec<(Name, Name, Amount)>, usize) {
         let tree = self.numbers();
         let Some(top) = tree.forest.cohort(name) else { return (Vec::new(), 0) };
@@ -302,8 +302,7 @@ impl Scheduler {
         (usage.map(named).collect(), seen.len())
     }
 
-    /// Per resource, over all flavors: what a ClusterQueue may still use, and the most that it could ever use.
-    /// Empty if there is no such queue.
+    /// Per resource, over all flavors: what a ClusterQueue may still use, and the most that it could ever use. Empty if there is no such queue.
     pub fn free_quota(&self, cluster_queue: &str) -> BTreeMap<Name, (Amount, Amount)> {
         let Some(id) = self.world.queue_index.get(cluster_queue) else { return BTreeMap::new() };
         let queue = &self.world.queues[id.at()];

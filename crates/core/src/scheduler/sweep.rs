@@ -1,8 +1,8 @@
-//! Rows that nothing refers to any more are found and given out again, so that tables are as long as what is alive needs, whatever came
-//! and went: tenants make LocalQueues, and Workloads that name queues and resources, by the thousand under ever new names.
+//! Finds and reuses rows without references, so that the length of tables depends on the existing objects alone: tenants make LocalQueues, and
+//! Workloads that name queues and resources, by the thousand with ever new names.
 //!
-//! When a table has grown by half since it was last looked through, and something was removed or replaced since, everything that is alive is
-//! walked once, which costs as much as making it did. References are not counted, and decisions do not depend on which ids things have.
+//! When a table has grown by half since the last sweep, and something was removed or replaced since, all existing objects are visited once, which
+//! costs as much as creating them did. References are not counted, and decisions do not depend on ids.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Scheduler {
         self.sweep_names();
     }
 
-    /// Forgets ClusterQueues without an object, to which neither LocalQueues nor Workloads refer; returns their nodes.
+    /// Removes ClusterQueues without an object or references from LocalQueues and Workloads; returns their nodes.
     fn sweep_queues(&mut self) -> Vec<NodeId> {
         let mut used = BTreeSet::new();
         for (_, workload) in self.world.workloads.iter() {
@@ -71,7 +71,7 @@ impl Scheduler {
         nodes
     }
 
-    /// Forgets LocalQueues without an object, to which no Workload refers.
+    /// Removes LocalQueues without an object or references from Workloads.
     fn sweep_locals(&mut self) {
         let mut used: BTreeSet<LocalId> =
             self.world.workloads.iter().map(|(_, workload)| workload.local).collect();
@@ -97,7 +97,7 @@ impl Scheduler {
 
     /// Forgets nodes and slots.
     fn sweep_forest(&mut self, queues: &[NodeId]) {
-        // The status of a Cohort that is gone may have to be told still.
+        // The status of a removed Cohort may still have to be reported.
         let kept = |id: NodeId| self.changes.nodes.has(id.at());
         let usage = self.world.workloads.iter().filter_map(|(_, workload)| workload.reservation());
         let used = usage.flat_map(|reservation| &reservation.usage).map(|&(_, slot, _)| slot);

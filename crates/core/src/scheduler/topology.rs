@@ -1,4 +1,4 @@
-//! Topologies, nodes and what other pods take of them come and go; what workloads hold of nodes (docs/reference/06-algorithm.md 6.11–6.15).
+//! Changes of topologies, nodes and their usage by other pods; the nodes that workloads hold (docs/reference/06-algorithm.md 6.11–6.15).
 
 use smallvec::SmallVec;
 
@@ -23,7 +23,7 @@ impl Scheduler {
         self.topology_changed(name, &concerned);
     }
 
-    /// Queues that name the Topology may be active now, or not any more.
+    /// Queues that name the Topology may have become active, or inactive.
     fn topology_changed(&mut self, name: &Name, concerned: &[FlavorId]) {
         let flavors = self.world.flavors.iter().flatten();
         let named = flavors.filter(|flavor| flavor.topology.as_ref() == Some(name));
@@ -49,8 +49,8 @@ impl Scheduler {
         self.nodes_changed(&concerned);
     }
 
-    /// What pods that no topology assignment placed take of a node together: requests by resource, and how many pods under `pods`. cpu in
-    /// milli-CPU, everything else in whole units.
+    /// The total usage of a node by pods without a topology assignment: requests by resource, and the number of pods under `pods`. cpu in milli-CPU,
+    /// everything else in whole units.
     pub fn set_other_usage(&mut self, node: &Name, usage: &[(Name, Amount)]) {
         self.sweep_if_due();
         let usage: Vec<(ResourceId, i64)> = usage
@@ -68,7 +68,7 @@ impl Scheduler {
         }
     }
 
-    /// A workload gave nodes back: queues of other trees may have waited for them, in the same flavor or in one that has the same nodes.
+    /// A workload gave nodes back: queues of other trees may have waited for them, in the same flavor or in one with the same nodes.
     pub(super) fn nodes_freed(&mut self, before: &QuotaReservation) {
         let Some(topology) = &before.topology else { return };
         let mut flavors: SmallVec<[FlavorId; 4]> = SmallVec::new();
@@ -82,7 +82,7 @@ impl Scheduler {
         self.nodes_changed(&flavors);
     }
 
-    /// What a workload holds of nodes by its admission.
+    /// The nodes that a workload uses according to its admission.
     pub(super) fn nodes_of(
         &mut self,
         id: WorkloadId,
@@ -106,7 +106,7 @@ impl Scheduler {
         TopologyReservation::of(pod_sets, state)
     }
 
-    /// The flavor of a pod set that has a topology, or else the first: a flavor may come later than the workload.
+    /// The flavor of a pod set that has a topology, or else the first: a flavor may be created after the workload.
     fn flavor_with_topology(&mut self, assigned: &PodSetAssignment) -> Option<FlavorId> {
         if assigned.topology.is_none() && !assigned.topology_delayed {
             return None;
@@ -140,7 +140,7 @@ impl Scheduler {
             })
     }
 
-    /// Asks for a second pass if a workload needs one (docs/reference/06-algorithm.md 6.15).
+    /// Queues a second pass if a workload needs one (docs/reference/06-algorithm.md 6.15).
     pub(super) fn queue_second_pass_if_needed(&mut self, id: WorkloadId, now: Time) {
         if self.needs_second_pass(id) {
             self.agenda.second_passes.push(id, 1, now);
@@ -164,8 +164,8 @@ impl Scheduler {
             && topology.uses_unhealthy_node()
     }
 
-    /// For pods that take so much of an extended resource each: how many fit into one domain of each level of a flavor's topology; and how many
-    /// lowest domains were looked at for it. Nothing for a flavor without a topology.
+    /// For each size of pods by an extended resource: how many fit into one domain of each level of a flavor's topology; and how many lowest domains
+    /// were visited. Empty for a flavor without a topology.
     pub fn largest_fits(&self, flavor: &str) -> (Vec<LargestFit>, usize) {
         let flavor = self.world.names.find_flavor(flavor);
         flavor
@@ -173,8 +173,8 @@ impl Scheduler {
             .unwrap_or_default()
     }
 
-    /// Where pods of one shape would fit now, by level of a flavor's topology from the highest: the `most` roomiest domains of each. Pods take
-    /// so much each. Nothing for a flavor without a topology.
+    /// Where pods of one shape would fit now, by level of a flavor's topology from the highest: the `most` domains of each with most room. `per_pod`
+    /// is the usage of each pod. Empty for a flavor without a topology.
     pub fn domain_fits(&self, flavor: &str, per_pod: &[(Name, i64)], most: usize) -> Vec<LevelFits> {
         let flavor = self.world.names.find_flavor(flavor);
         flavor

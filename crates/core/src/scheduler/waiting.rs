@@ -1,4 +1,4 @@
-//! Pending workloads are in the queue that their LocalQueue points to: in the heap, or out of it until a backoff ends
+//! Pending workloads are in the queue of their LocalQueue: in the heap, or outside of it until a backoff ends
 //! (docs/reference/06-algorithm.md 6.4).
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub(crate) struct QueuePosition {
     pub(crate) queue: QueueId,
     /// It is in the heap.
     active: bool,
-    /// It is the queue's remembered preemptor.
+    /// It is the queue's preemptor with precedence.
     preemptor: bool,
 }
 
@@ -44,8 +44,8 @@ impl Scheduler {
         }
     }
 
-    /// Puts a waiting workload into the queue that its LocalQueue points to, if that is open. If it `was` there before, it
-    /// stays the preemptor that goes first; and if it was in the heap, it stays there, even if its class has failed meanwhile.
+    /// Adds a waiting workload to the queue of its LocalQueue, if that is open. If it `was` there before, it stays the preemptor with precedence; and
+    /// if it was in the heap, it stays there, even if its class has failed meanwhile.
     pub(crate) fn queue_pending(&mut self, id: WorkloadId, was: Option<QueuePosition>, now: Time) {
         self.moved(id);
         let workload = self.world.workloads.get(id);
@@ -71,8 +71,8 @@ impl Scheduler {
         if was.is_some_and(|was| was.preemptor) {
             pending.remember_preemptor(id);
         }
-        // A newcomer of a class that failed is not evaluated: it gets the decision about its class. One that failed for the same
-        // reason itself, and comes back after a backoff, keeps its own decision.
+        // A new workload of a failed class is not evaluated: it gets the decision about its class. A workload that failed for the same reason itself,
+        // and comes back after a backoff, keeps its own decision.
         if let Some(decision) = pending.failed(class).filter(|_| inadmissible) {
             let workload = self.world.workloads.get_mut(id);
             if workload.decision.as_ref().map(|own| own.reason) != Some(decision.reason) {
@@ -139,7 +139,7 @@ impl Scheduler {
         if let Place::Pending(waiting) = &mut self.world.workloads.get_mut(id).place {
             waiting.at = None;
         }
-        // Backoffs that are over are not kept in `wakeups`, so one that is has not ended.
+        // Backoffs that have ended are not kept in `wakeups`, so a kept one has not ended.
         self.queue_pending(id, was, Time(i64::MIN));
     }
 
@@ -165,8 +165,7 @@ impl Scheduler {
         self.sample(now);
     }
 
-    /// Whether the namespace of a workload matches the queue's selector (docs/reference/06-algorithm.md 6.2). A namespace that is not
-    /// known has no labels.
+    /// Whether the namespace of a workload matches the queue's selector (docs/reference/06-algorithm.md 6.2). An unknown namespace has no labels.
     pub(crate) fn namespace_matches(&self, id: WorkloadId, queue: QueueId) -> bool {
         let Some(selector) =
             self.world.queues[queue.at()].spec.as_ref().and_then(|spec| spec.namespace_selector.as_ref())

@@ -1,4 +1,4 @@
-//! What a pod set asks of a tree, with levels as numbers (docs/reference/06-algorithm.md 6.12 "Level").
+//! The request of a pod set to a tree, with levels as numbers (docs/reference/06-algorithm.md 6.12 "Level").
 
 use smallvec::{SmallVec, smallvec};
 
@@ -27,9 +27,9 @@ pub(crate) struct Ask {
     pub(crate) leaders: i64,
     /// How many pods a slice of the outermost layer has; 1 without slices. The only slice is no larger than its pods need.
     pub(crate) size: i64,
-    /// The level at which the pods are to be together.
+    /// The level of which the pods have to be in one domain.
     pub(crate) level: usize,
-    /// The level at which a slice is to be together.
+    /// The level of which a slice has to be in one domain.
     pub(crate) slice_level: usize,
     /// `required`.
     pub(crate) required: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Ask {
     pub(crate) least_free: bool,
     /// Preferred pods are spread evenly (balanced placement).
     pub(crate) evenly: bool,
-    /// Of domains that are alike the one in the smaller domain is taken (ours: gate TASKeepWholeDomains).
+    /// Among equal domains, take the one in the smaller domain (not in Kueue: gate TASKeepWholeDomains).
     pub(crate) keep_whole: bool,
     /// For each level, in what portions its domains take pods because of inner layers; 1 without.
     pub(crate) portions: SmallVec<[i64; 4]>,
@@ -48,7 +48,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// Reads a request. Fails with Kueue's text if the topology does not have what it names, or its layers contradict each other.
+    /// Reads a request. Fails with Kueue's text if the topology lacks a level that it names, or its layers contradict each other.
     pub(crate) fn new(
         levels: &[Name],
         request: Option<&TopologyRequest>,
@@ -82,12 +82,12 @@ impl Ask {
         Ok(ask)
     }
 
-    /// How many slices are asked for. The last one has the pods that do not fill it.
+    /// How many slices are requested. The last one has the pods that do not fill it.
     pub(crate) fn slices(&self) -> i64 {
         slices_of(self.count, self.size)
     }
 
-    /// How many pods these slices have if the last one is filled, too. There must be room for so many.
+    /// How many pods these slices have if the last one is filled, too. There must be room for all of these.
     pub(crate) fn pods(&self) -> i64 {
         self.slices().saturating_mul(self.size)
     }
@@ -118,7 +118,7 @@ impl Ask {
             self.portions[above.level + 1..=level].fill(one.size);
             layers.push(layer(one, level));
         }
-        // Inner layers give pods in portions: the only slice is whole in those of the next layer.
+        // Inner layers give pods in portions: the only slice consists of whole portions of the next layer.
         let portion = inner.first().map_or(1, |next| next.size);
         self.size = self.size.min(slices_of(self.count.max(1), portion).saturating_mul(portion));
         layers[0].size = self.size;
@@ -129,7 +129,7 @@ impl Ask {
     }
 }
 
-/// How many slices of a size so many pods make up, the last of which need not be whole.
+/// How many slices of a size these pods make up, the last of which may be incomplete.
 pub(crate) fn slices_of(count: i64, size: i64) -> i64 {
     count / size + i64::from(count % size != 0)
 }
@@ -142,7 +142,7 @@ fn find(levels: &[Name], level: &str) -> Option<usize> {
     levels.iter().position(|other| **other == *level)
 }
 
-/// The level at which the pods are to be together, and its label.
+/// The level of which the pods have to be in one domain, and its label.
 fn requested_level<'a>(
     levels: &'a [Name],
     request: Option<&'a TopologyRequest>,
@@ -158,7 +158,7 @@ fn requested_level<'a>(
     }
 }
 
-/// The level of an inner layer: below the one above, and with a size that divides that one's.
+/// The level of an inner layer: below that of the outer layer, and with a size that divides the outer one's.
 fn inner_level(levels: &[Name], layer: &SliceLayer, above: &Layer) -> Result<usize, String> {
     let name = &layer.level;
     let level = find(levels, name)

@@ -1,4 +1,4 @@
-//! Checks of what is derived, for tests and `Scheduler::audit`.
+//! Checks of derived data, for tests and `Scheduler::audit`.
 
 use crate::intern::{FlavorId, HostId, PlaceId};
 use crate::spec::TaintEffect;

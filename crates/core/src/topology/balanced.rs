@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::topology::counts::{AllCounts, Counts};
 use crate::topology::search::Search;
 
-/// What a greedy choice of domains comes to.
+/// The result of a greedy choice of domains.
 #[derive(Debug, Clone, Copy)]
 struct Greedy {
     /// How many domains it takes.
@@ -55,7 +55,7 @@ fn attempt(search: &mut Search<'_>, saved: &AllCounts) -> Option<Vec<usize>> {
     search.descend(level, spread, true).ok()
 }
 
-/// Among sets of siblings of the requested level the one with the highest threshold, then with the fewest domains.
+/// The set of siblings of the requested level with the highest threshold, then with the fewest domains.
 fn best_siblings(search: &mut Search<'_>, saved: &AllCounts) -> Option<Siblings> {
     let level = search.ask.level;
     let above = level.checked_sub(1);
@@ -134,7 +134,7 @@ fn pruned(search: &mut Search<'_>, range: &Range<usize>, threshold: i64) -> Opti
     greedy(search, level, &domains).map(|found| found.domains)
 }
 
-/// Leaves a domain out that holds less than the threshold, and its leader if it holds less besides one.
+/// Excludes a domain that holds less than the threshold, and its leader if it holds less besides one.
 fn prune(search: &mut Search<'_>, level: usize, at: usize, threshold: i64) {
     let counts = *search.at(level, at);
     if counts.slices < threshold {
@@ -175,7 +175,7 @@ fn greedy(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Greedy
 /// What is left to place, leaders before pods, and the domains chosen so far.
 type Reached = BTreeMap<(i64, i64), Vec<usize>>;
 
-/// Of the choices with the fewest domains the one with the least room to spare; the earlier in the list the better.
+/// The choice with the fewest domains and, of these, the least spare room; earlier domains of the list are preferred.
 fn fewest(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Vec<usize>> {
     let number = usize::try_from(greedy(search, level, domains)?.domains).ok()?;
     let mut reached: Vec<Reached> = vec![Reached::new(); number + 1];
@@ -208,7 +208,7 @@ fn extend(into: &mut Reached, (leaders, pods): (i64, i64), chosen: &[usize], at:
     }
 }
 
-/// Gives every domain the threshold, and the rest to the first ones. What a domain gets becomes its counts.
+/// Gives every domain the threshold, and the rest to the first ones. What a domain gets is stored as its counts.
 fn spread(
     search: &mut Search<'_>,
     level: usize,

@@ -1,4 +1,4 @@
-//! What workloads and other pods use of places.
+//! The usage of places by workloads and other pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ use crate::topology::request::PlacedPods;
 use crate::topology::spec::{AssignedDomain, HOSTNAME, TopologyAssignment};
 use crate::topology::world::Topologies;
 
-/// What is used of nodes.
+/// The usage of nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeUsage {
     pub(super) ledger: Ledger,
-    /// How many pods fit, from one placement to the next.
+    /// How many pods fit, kept from one placement to the next.
     pub(super) kept: Cache<KeptCounts>,
 }
 
@@ -42,7 +42,7 @@ impl NodeUsage {
         self.ledger.rollback(mark);
     }
 
-    /// Whether pods fit where they are to go, with what is used now.
+    /// Whether pods fit in their places, with the current usage.
     pub(crate) fn fits<'a>(&self, pods: impl IntoIterator<Item = &'a PlacedPods>) -> bool {
         let mut needed: BTreeMap<(PlaceId, usize), i128> = BTreeMap::new();
         for one in pods {
@@ -94,7 +94,7 @@ impl Topologies {
         self.places.size()
     }
 
-    /// Forgets places without nodes that nothing uses and that are not in `held`: those of all [`PlacedPods`] that are kept anywhere.
+    /// Removes unused places without nodes that are not in `held`: those of all stored [`PlacedPods`].
     pub(crate) fn retain_places(&mut self, usage: &NodeUsage, held: &BTreeSet<PlaceId>) {
         self.places.retain(held, |place| usage.ledger.is_used(place));
     }

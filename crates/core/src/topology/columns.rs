@@ -2,7 +2,7 @@
 
 use crate::intern::ResourceId;
 
-/// The column of `pods`: every pod takes one of it.
+/// The column of `pods`: every pod uses one.
 pub(crate) const PODS_COLUMN: usize = 0;
 
 /// Which resource has which column. Columns are few and are kept for good.
@@ -27,7 +27,7 @@ impl Columns {
         }
     }
 
-    /// The column of a resource, a new one if it has none yet.
+    /// The column of a resource, created if necessary.
     pub(crate) fn column(&mut self, resource: ResourceId) -> usize {
         if let Some(column) = self.find(resource) {
             return column;

@@ -7,7 +7,7 @@ use crate::topology::ask::Ask;
 use crate::topology::layout::Layout;
 use crate::topology::tightest::Tightest;
 
-/// What fits into a domain; later, what goes there.
+/// How many fit into a domain; later, how many are placed there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Pods.
@@ -26,7 +26,7 @@ pub(crate) struct Counts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AllCounts {
     levels: Vec<Vec<Counts>>,
-    /// What domains are worth by preferred node affinity, as `levels`; empty if all are worth the same.
+    /// The scores of domains by preferred node affinity, as `levels`; empty if all are equal.
     scores: Vec<Vec<i64>>,
     /// (level, position, counts before a search changed them).
     undo: Vec<(usize, usize, Counts)>,
@@ -34,7 +34,7 @@ pub(crate) struct AllCounts {
 }
 
 impl AllCounts {
-    /// Makes room for a layout, all zero but for the leaves, which the caller fills.
+    /// Prepares the memory for a layout, all zero except the leaves, which the caller fills.
     pub(crate) fn reset(&mut self, layout: &Layout) -> &mut Vec<Counts> {
         let depth = layout.depth();
         self.undo.clear();
@@ -58,7 +58,7 @@ impl AllCounts {
         &self.levels[level]
     }
 
-    /// What a domain is worth by preferred node affinity.
+    /// The score of a domain by preferred node affinity.
     pub(crate) fn score(&self, level: usize, at: usize) -> i64 {
         self.scores.get(level).and_then(|scores| scores.get(at)).copied().unwrap_or(0)
     }
@@ -97,7 +97,7 @@ impl AllCounts {
         !self.are_scored() && self.undo.is_empty() && self.levels[0].iter().all(|counts| counts.leaders == 0)
     }
 
-    /// The domain of a level with the fewest slices that holds so many, then the one with the fewest pods, then the first.
+    /// The domain of a level with the fewest slices that holds this number, then the one with the fewest pods, then the first.
     pub(crate) fn tightest(&mut self, level: usize, slices: i64) -> Option<usize> {
         self.tightest.0.at_least(level, &self.levels[level], slices)
     }
@@ -116,7 +116,7 @@ impl AllCounts {
         }
     }
 
-    /// What fits into a leaf has changed; [`AllCounts::sum_up_above`] follows. Returns its counts before and after.
+    /// The counts of a leaf have changed; [`AllCounts::sum_up_above`] has to follow. Returns its counts before and after.
     pub(crate) fn set_leaf(&mut self, leaf: usize, mut counts: Counts, ask: &Ask) -> (Counts, Counts) {
         let lowest = self.levels.len() - 1;
         if ask.slice_level == lowest {
@@ -145,7 +145,7 @@ impl AllCounts {
         before
     }
 
-    /// Sums up anew above some leaves, which come in order.
+    /// Computes the sums above some leaves anew; the leaves are in order.
     pub(crate) fn sum_up_above(&mut self, layout: &Layout, ask: &Ask, leaves: &mut Vec<usize>) {
         for level in (0..layout.depth() - 1).rev() {
             for at in leaves.iter_mut() {
@@ -174,7 +174,7 @@ impl AllCounts {
         }
     }
 
-    /// Sums up one subtree anew from its leaves, without regard to inner layers of slices, as balanced placement does.
+    /// Computes the sums of one subtree anew from its leaves, without inner layers of slices, as balanced placement does.
     pub(crate) fn sum_up_below(&mut self, layout: &Layout, ask: &Ask, level: usize, at: usize) {
         for child in layout.children(level, at) {
             self.sum_up_below(layout, ask, level + 1, child);
@@ -219,8 +219,8 @@ fn count_slices(counts: &mut Counts, size: i64) {
     }
 }
 
-/// What fits into a domain, from what fits into its children. Those take pods in portions. A leader takes what it takes from the child
-/// that loses least by it.
+/// How much fits into a domain, from how much fits into its children. Children take pods in portions. A leader is placed in the child that loses
+/// least by it.
 fn sum(children: &[Counts], ask: &Ask, level: usize, portion: i64) -> Counts {
     let mut total = Counts::default();
     let (mut pods_lost, mut slices_lost) = (None::<i64>, None::<i64>);

@@ -26,7 +26,7 @@ impl LevelFits {
         self.roomiest.first().map_or(0, |(_, pods)| *pods)
     }
 
-    /// A domain ends, into which so many pods fit.
+    /// A domain is complete; this number of pods fits into it.
     fn end(&mut self, path: &[Name], pods: i64, most: usize) {
         self.domains += 1;
         self.pods = self.pods.saturating_add(pods);
@@ -39,8 +39,8 @@ impl LevelFits {
 }
 
 impl Topologies {
-    /// By level, from the highest: the `most` domains of a flavor into which most pods fit that take so much each. What is free counts,
-    /// whatever the pods select or tolerate. Each lowest domain is looked at once.
+    /// By level, from the highest: the `most` domains of a flavor into which most pods with this usage fit. What is free counts, whatever the pods
+    /// select or tolerate. Each lowest domain is visited once.
     pub(crate) fn domain_fits(
         &self,
         usage: &NodeUsage,
@@ -50,7 +50,7 @@ impl Topologies {
         most: usize,
     ) -> Vec<LevelFits> {
         let Some(tree) = self.trees.get(&flavor) else { return Vec::new() };
-        // What no node ever offered has no name here, and no pod fits.
+        // A resource that no node ever offered has no id here, and no pod fits.
         let known: Option<Vec<_>> = per_pod
             .iter()
             .filter(|(_, amount)| *amount > 0)

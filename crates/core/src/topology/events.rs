@@ -48,7 +48,7 @@ impl Topologies {
         self.plant(usage, id);
     }
 
-    /// Makes the tree of a flavor anew, or takes it away.
+    /// Creates the tree of a flavor anew, or removes it.
     fn plant(&mut self, usage: &mut NodeUsage, flavor: FlavorId) {
         if let Some(tree) = self.trees.get_mut(&flavor) {
             tree.forget_layout();
@@ -68,7 +68,7 @@ impl Topologies {
         }
     }
 
-    /// What was found out about the tree of a flavor may be so no more.
+    /// Results about the tree of a flavor may be out of date.
     fn outdate(&mut self, flavor: FlavorId) {
         self.generations += 1;
         if let Some(tree) = self.trees.get_mut(&flavor) {
@@ -241,8 +241,8 @@ impl Topologies {
         concerned
     }
 
-    /// What pods that are not placed by topology take of a node, `pods` included; the node need not exist yet. Returns the flavors
-    /// that it concerns, if something was freed.
+    /// The usage of a node by pods without a topology assignment, `pods` included; the node need not exist yet. Returns the affected flavors, if
+    /// something was freed.
     pub(crate) fn set_other_usage(
         &mut self,
         usage: &mut NodeUsage,

@@ -15,7 +15,7 @@ use crate::topology::request::Exclusions;
 use crate::topology::taints::{NO_TAINTS, TaintSets};
 use crate::workload::{PodSetSpec, PreferredTerm};
 
-/// What decides about the leaves of one placement.
+/// The inputs for judging the leaves of one placement.
 #[derive(Debug)]
 pub(crate) struct Filter<'a> {
     /// All nodes.
@@ -26,9 +26,9 @@ pub(crate) struct Filter<'a> {
     pub(crate) pod_set: &'a PodSetSpec,
     /// The preferred node affinity that counts.
     pub(crate) preferred: &'a [PreferredTerm],
-    /// What its pods take.
+    /// The usage of its pods.
     pub(crate) needs: &'a Needs,
-    /// What the flavor tolerates for its pods.
+    /// The flavor's tolerations for its pods.
     pub(crate) tolerations: &'a [Toleration],
     /// Nodes are the lowest domains: else neither taints nor labels count.
     pub(crate) by_host: bool,
@@ -77,14 +77,14 @@ pub(crate) enum Why {
     Affinity,
     /// The leaf may not be used.
     Domain,
-    /// Not one pod fits, for the sake of this need.
+    /// Not even one pod fits, because of this need.
     Need(usize),
-    /// Nothing at all is free, so that no resource is blamed.
+    /// Nothing at all is free, so that no resource is named as the cause.
     Nothing,
 }
 
 impl Why {
-    /// Not one pod fits into a leaf for the sake of a need. Kueue blames no resource if nothing at all is free.
+    /// Not even one pod fits into a leaf, because of a need. Kueue names no resource if nothing at all is free.
     pub(crate) fn full(need: usize, row: &[i64]) -> Why {
         if row.iter().any(|&free| free != 0) { Why::Need(need) } else { Why::Nothing }
     }
@@ -100,7 +100,7 @@ impl Excluded {
         *self.0.entry(why).or_default() += 1;
     }
 
-    /// A leaf is not left out any more.
+    /// A leaf is no longer excluded.
     pub(crate) fn remove(&mut self, why: Why) {
         if let Some(count) = self.0.get_mut(&why) {
             *count = count.saturating_sub(1);
@@ -112,7 +112,7 @@ impl Excluded {
     }
 }
 
-/// Looks leaves through one after the other.
+/// Judges leaves one after the other.
 #[derive(Debug)]
 pub(crate) struct Sieve<'a> {
     filter: Filter<'a>,
@@ -121,7 +121,7 @@ pub(crate) struct Sieve<'a> {
 }
 
 impl<'a> Sieve<'a> {
-    /// Nothing looked through yet.
+    /// No leaf was judged yet.
     pub(crate) fn new(filter: Filter<'a>) -> Sieve<'a> {
         let pod_set = filter.pod_set;
         let labels_count =

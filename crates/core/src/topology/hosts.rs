@@ -8,7 +8,7 @@ use crate::topology::places::Path;
 use crate::topology::spec::NodeSpec;
 use crate::topology::taints::NO_TAINTS;
 
-/// Where a node is in the tree of one flavor.
+/// The position of a node in the tree of one flavor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Home {
     /// The flavor.
@@ -19,14 +19,14 @@ pub(crate) struct Home {
     pub(crate) place: PlaceId,
 }
 
-/// A node, or what is known of one that does not exist (yet).
+/// A node, or the data of one that does not exist (yet).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Host {
     /// The node, if it exists.
     pub(crate) spec: Option<NodeSpec>,
-    /// What it offers: `allocatable` by id.
+    /// Its allocatable resources, by id.
     pub(crate) offered: Vec<(ResourceId, i64)>,
-    /// What pods outside of topologies use of it.
+    /// Its usage by pods outside of topologies.
     pub(crate) other: Vec<(ResourceId, i64)>,
     /// Where it is, in the order of flavors. A node that is not usable comes nowhere; where it is alone in its leaf, it stays until it is
     /// usable again, and the leaf is closed.
@@ -69,7 +69,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// The id of a node's name, a new one if it is not known.
+    /// The id of a node's name, created if necessary.
     pub(crate) fn id(&mut self, name: &Name) -> HostId {
         if let Some(&id) = self.index.get(name) {
             return id;
@@ -102,12 +102,12 @@ impl Hosts {
         self.taints[id.at()]
     }
 
-    /// Replaces the number of a node's taints; returns the one before.
+    /// Replaces the number of a node's taints; returns the previous one.
     pub(crate) fn set_taints(&mut self, id: HostId, taints: usize) -> usize {
         std::mem::replace(&mut self.taints[id.at()], taints)
     }
 
-    /// Forgets a node that does not exist and of which nothing is used.
+    /// Removes a node that does not exist and has no usage.
     pub(crate) fn forget_if_unknown(&mut self, name: &str) {
         let Some(id) = self.find(name) else { return };
         let host = self.get(id);

@@ -39,9 +39,9 @@ pub(crate) struct ShapeRef<'a> {
     pub(crate) pod_set: &'a PodSetSpec,
     /// The preferred node affinity that counts.
     pub(crate) preferred: &'a [PreferredTerm],
-    /// What each pod takes.
+    /// The usage of each pod.
     pub(crate) needs: &'a Needs,
-    /// What the leader takes, if there is one.
+    /// The usage of the leader, if there is one.
     pub(crate) leader: Option<&'a Needs>,
     /// Slices.
     pub(crate) ask: &'a Ask,
@@ -106,7 +106,7 @@ pub(crate) struct Kept {
     shape: Option<Shape>,
     /// The generation of nodes and flavors that they are of.
     generation: u64,
-    /// Up to which change of labels and taints since then.
+    /// The position of the last change of labels and taints that they include.
     relabeled: usize,
     /// Up to which leaf that came or went since then.
     spliced: usize,
@@ -114,13 +114,13 @@ pub(crate) struct Kept {
     position: usize,
     /// When they were asked for last.
     used: u64,
-    /// What was searched for, and what was found: those that find nothing, and those as if no workload used anything.
+    /// Searches and their results: those without a result, and those on empty nodes.
     known: Vec<(Ask, Found)>,
-    /// The leaves that have other counts than when that was found, with those that they had then.
+    /// The leaves whose counts differ from those at that time, with the counts at that time.
     away: BTreeMap<usize, (Counts, Option<Why>)>,
 }
 
-/// The counts of several shapes, those of one ledger.
+/// The counts of several shapes, all of one ledger.
 #[derive(Debug, Default)]
 pub(crate) struct KeptCounts {
     kept: Vec<Kept>,
@@ -134,12 +134,12 @@ pub(crate) struct KeptCounts {
     searched: u64,
 }
 
-/// What is counted.
+/// The inputs of counting.
 #[derive(Debug)]
 pub(crate) struct Counting<'a, 'b> {
     /// The domains.
     pub(crate) layout: &'a Layout,
-    /// What is free.
+    /// The free amounts.
     pub(crate) ledger: &'a Ledger,
     /// Changes with everything but what is free, and but for some leaves: nodes and flavors.
     pub(crate) generation: u64,
@@ -149,7 +149,7 @@ pub(crate) struct Counting<'a, 'b> {
     pub(crate) spliced: &'a [Splice],
     /// Which leaves may be used.
     pub(crate) sieve: &'a mut Sieve<'b>,
-    /// What pods ask for.
+    /// The requests of the pods.
     pub(crate) shape: ShapeRef<'a>,
 }
 
@@ -164,12 +164,12 @@ impl KeptCounts {
         self.searched
     }
 
-    /// One more search was made.
+    /// Counts one more search.
     pub(crate) fn count_search(&mut self) {
         self.searched += 1;
     }
 
-    /// The counts of a shape that comes again, those that were kept if there are any.
+    /// The counts of a shape that occurs again, from the kept ones if possible.
     pub(crate) fn shared(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
         let at = self.count(counting);
         &mut self.kept[at]
@@ -218,7 +218,7 @@ impl KeptCounts {
 }
 
 impl Kept {
-    /// What a search found before with these counts.
+    /// The result of an earlier search with these counts.
     pub(crate) fn known(&self, ask: &Ask) -> Option<&Found> {
         let same = |known: &&(Ask, Found)| known.0 == *ask;
         self.known.iter().find(same).map(|known| &known.1).filter(|_| self.away.is_empty())
@@ -254,7 +254,7 @@ impl Kept {
         }
     }
 
-    /// The leaves of which what is free has changed, in order.
+    /// The leaves whose free amounts have changed, in order.
     fn changed(&self, counting: &Counting<'_, '_>) -> Vec<usize> {
         let (ledger, layout) = (counting.ledger, counting.layout);
         let places = ledger.changed_since(self.position);
@@ -269,7 +269,7 @@ impl Kept {
         leaves
     }
 
-    /// Whether leaves may be worth something else, which all of them are asked for.
+    /// Whether the scores of leaves may have changed, which requires all leaves.
     fn is_worth_else(&self, counting: &Counting<'_, '_>) -> bool {
         let differs = self.relabeled < counting.relabeled.len() || self.spliced < counting.spliced.len();
         counting.sieve.scores() && differs
@@ -313,7 +313,7 @@ impl Kept {
         leaves
     }
 
-    /// Counts the leaves anew of which something has changed. Returns how many.
+    /// Computes the counts of changed leaves anew. Returns how many.
     fn recount(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
         let relabeled = self.relabeled(counting);
         let mut leaves = self.changed(counting);
@@ -412,7 +412,7 @@ impl Kept {
 }
 
 impl Counting<'_, '_> {
-    /// How many pods fit into a leaf that may be used, or why not one.
+    /// How many pods fit into a usable leaf, or why none does.
     fn leaf(&self, leaf: usize, scratch: &mut [i64]) -> (Counts, Option<Why>) {
         let (stride, needs) = (self.ledger.stride(), self.shape.needs);
         let row = &self.ledger.view(self.shape.empty)[self.layout.places[leaf].at() * stride..][..stride];

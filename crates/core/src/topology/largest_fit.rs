@@ -8,10 +8,10 @@ use crate::topology::places::Path;
 use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
 
-/// The most amounts per pod that are counted of one resource.
+/// The highest number of amounts per pod that are tried for one resource.
 const MOST_AMOUNTS: usize = 12;
 
-/// The pods of one size that fit into the domain of a level in which most of them fit.
+/// The number of pods of one size that fit into the domain of a level with most room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LargestFit {
     /// The label of the level.
@@ -20,7 +20,7 @@ pub struct LargestFit {
     pub resource: Name,
     /// How much of it each pod takes, in whole units.
     pub per_pod: i64,
-    /// How many such pods fit, if they take nothing else.
+    /// How many such pods fit, if they use nothing else.
     pub pods: i64,
 }
 
@@ -32,7 +32,7 @@ struct Size {
     per_pod: i64,
     /// By level: how many fit into the domain that is being added up.
     current: Vec<i64>,
-    /// By level: how many fit into the largest one before it.
+    /// By level: how many fit into the largest earlier domain.
     largest: Vec<i64>,
 }
 
@@ -55,8 +55,8 @@ impl Size {
 }
 
 impl Topologies {
-    /// By size and level: the pods that fit into one domain of a flavor, and how many lowest domains were looked at. The sizes are the powers
-    /// of two of each extended resource up to what the largest node offers, and that.
+    /// By size and level: the number of pods that fit into one domain of a flavor, and how many lowest domains were visited. The sizes are the powers
+    /// of two of each extended resource up to the amount of the largest node, and that amount.
     pub(crate) fn largest_fits(
         &self,
         usage: &NodeUsage,

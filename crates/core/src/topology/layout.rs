@@ -11,7 +11,7 @@ use crate::topology::places::Path;
 struct Level {
     /// For each domain the position of its parent in the level above.
     parents: Vec<usize>,
-    /// For each domain where its children begin in the level below, and one more: where the last one's end. Empty at the lowest.
+    /// For each domain the start of its children in the level below; one more entry has the last one's end. Empty at the lowest level.
     children: Vec<usize>,
 }
 

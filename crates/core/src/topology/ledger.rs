@@ -17,9 +17,9 @@ pub(crate) struct Ledger {
     columns: Columns,
     /// How long a row is.
     stride: usize,
-    /// What nodes offer, less what pods outside of topologies use.
+    /// What nodes offer, less the usage of pods outside of topologies.
     bare: Vec<i128>,
-    /// What placed pods use.
+    /// The usage of placed pods.
     used: Vec<i128>,
     /// `bare - used`, saturated.
     free: Vec<i64>,
@@ -43,12 +43,12 @@ struct Changes {
 
 impl std::fmt::Debug for Changes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What is free is the same, however it came about.
+        // What is free is the same, whatever the history.
         f.write_str("Changes")
     }
 }
 
-/// So many changed places are kept at least.
+/// At least this number of changed places is kept.
 const LEAST_CHANGED: usize = 4_096;
 
 /// Values that [`Ledger::assume`] replaced: (position, free, empty).
@@ -91,7 +91,7 @@ impl Ledger {
         }
     }
 
-    /// Makes the rows as long as there are columns.
+    /// Extends the rows to the number of columns.
     fn widen(&mut self) {
         let (old, new) = (self.stride, self.columns.len());
         if old >= new {
@@ -142,7 +142,7 @@ impl Ledger {
         self.changes.forgotten + self.changes.places.len()
     }
 
-    /// The places whose free amounts have changed since a position, some of them more than once; `None` if that is forgotten.
+    /// The places whose free amounts have changed since a position, some of them repeatedly; `None` if that is not kept any more.
     pub(crate) fn changed_since(&self, position: usize) -> Option<&[PlaceId]> {
         self.changes.places.get(position.checked_sub(self.changes.forgotten)?..)
     }
@@ -152,7 +152,7 @@ impl Ledger {
         self.changes.last.get(place.at()).is_some_and(|&last| last > position)
     }
 
-    /// Whether something is tried that is going to be rolled back.
+    /// Whether a trial is in progress that will be rolled back.
     pub(crate) fn is_tried(&self) -> bool {
         self.trying > 0
     }
@@ -234,7 +234,7 @@ impl Ledger {
         self.stride
     }
 
-    /// Whether a place has so much of a column free.
+    /// Whether this amount of a column is free at a place.
     pub(crate) fn has(&self, place: PlaceId, column: usize, amount: i128) -> bool {
         let at = place.at() * self.stride + column;
         self.bare[at] - self.used[at] >= amount
@@ -263,7 +263,7 @@ impl Ledger {
         self.empty[at] = self.empty[at].saturating_sub(amount);
     }
 
-    /// Nothing assumed yet. Makes columns for all that is going to be assumed, so that positions stay as they are.
+    /// Nothing assumed yet. Creates columns for everything that will be assumed, so that positions stay.
     pub(crate) fn nothing_assumed(&mut self, to_come: &[&[(ResourceId, i64)]]) -> Assumed {
         for &(resource, _) in to_come.iter().copied().flatten() {
             self.column_to_write(resource);
@@ -288,26 +288,26 @@ impl Ledger {
         self.used[start..start + self.stride].iter().any(|&used| used != 0)
     }
 
-    /// The same with nothing used, for checks.
+    /// The same without usage, for checks.
     pub(crate) fn emptied(&self) -> Ledger {
         let mut emptied = self.clone();
         emptied.used.fill(0);
         emptied
     }
 
-    /// What is used of a place, for checks.
+    /// The usage of a place, for checks.
     pub(crate) fn used_row(&self, place: PlaceId) -> &[i128] {
         let start = place.at() * self.stride;
         &self.used[start..start + self.stride]
     }
 
-    /// What a place has besides usage of workloads, for checks: (column, amount).
+    /// What a place has without the usage of workloads, for checks: (column, amount).
     pub(crate) fn bare_row(&self, place: PlaceId) -> &[i128] {
         let start = place.at() * self.stride;
         &self.bare[start..start + self.stride]
     }
 
-    /// Compares what placement reads with what it is derived from.
+    /// Compares what placement reads with its sources.
     pub(crate) fn audit(&self, found: &mut Vec<String>) {
         for at in 0..self.bare.len() {
             let (free, empty) = (saturated(self.bare[at] - self.used[at]), saturated(self.bare[at]));

@@ -36,7 +36,7 @@ fn layers_do_not_fit(topology: &str, layers: &[(Name, i64, i64)]) -> String {
 }
 
 impl Exclusions {
-    /// What follows the message of a failure: nothing if no node was left out.
+    /// The suffix of a failure's message: empty if no node was excluded.
     fn message(&self) -> String {
         let mut reasons = Vec::new();
         let mut add = |count: u32, reason: String| {

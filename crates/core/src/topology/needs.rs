@@ -7,10 +7,10 @@ use crate::intern::{Names, PODS, ResourceId};
 use crate::topology::columns::PODS_COLUMN;
 use crate::topology::ledger::Ledger;
 
-/// The most pods that one place is said to hold.
+/// The highest number of pods that one place can hold.
 const MOST: i64 = 2_147_483_647;
 
-/// One resource that each pod takes.
+/// The usage of one resource by each pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Need {
     /// The resource's name.
@@ -21,12 +21,12 @@ pub(crate) struct Need {
     amount: i64,
 }
 
-/// What each pod takes, `pods` included, in the order of the names.
+/// The usage of each pod, `pods` included, in the order of the names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Needs(SmallVec<[Need; 4]>);
 
 impl Needs {
-    /// What each pod takes besides one of `pods`. Amounts of 0 or less do not count.
+    /// The usage of each pod besides one of `pods`. Amounts of 0 or less do not count.
     pub(crate) fn new(ledger: &Ledger, names: &Names, per_pod: &[(ResourceId, i64)]) -> Needs {
         let mut needs: SmallVec<[Need; 4]> = per_pod
             .iter()
@@ -47,7 +47,7 @@ impl Needs {
         self.0.iter()
     }
 
-    /// How many pods fit into a row, or the first need of which not one fits.
+    /// How many pods fit into a row, or the first need because of which none fits.
     #[inline]
     pub(crate) fn count(&self, row: &[i64]) -> Result<i64, usize> {
         let mut count = MOST;
@@ -61,7 +61,7 @@ impl Needs {
         Ok(count)
     }
 
-    /// Takes one pod off a row.
+    /// Subtracts one pod from a row.
     pub(crate) fn subtract(&self, row: &mut [i64]) {
         for need in &self.0 {
             if let Some(free) = row.get_mut(need.column) {

@@ -52,7 +52,7 @@ impl Topologies {
     }
 }
 
-/// A flavor has no topology that is known.
+/// A flavor without a known topology.
 fn unknown(flavor: &Name) -> PlacementFailure {
     let text = format!("Flavor {:?} information missing in TAS cache", &**flavor);
     PlacementFailure {
@@ -92,7 +92,8 @@ fn place_all(placer: &mut Placer<'_>, pod_sets: &[PodSetToPlace<'_>]) -> Result<
     }
 }
 
-/// Places pod sets one after the other. Those of which no pod stays go beside the other one of their group, or where that has gone before.
+/// Places pod sets one after the other. If no pod of a pod set stays, it is placed beside the other one of its group, or where that has been placed
+/// before.
 fn place_beside(
     placer: &mut Placer<'_>,
     pod_sets: &[PodSetToPlace<'_>],
@@ -128,7 +129,7 @@ fn place_alone(
     Ok(placer.placement(&leaves, pod_set.per_pod))
 }
 
-/// Places workers and their leader, if there is one. Workers of an elastic job keep the places that they have.
+/// Places workers and their leader, if there is one. Workers of an elastic job keep their places.
 fn place_group(
     placer: &mut Placer<'_>,
     workers: &PodSetToPlace<'_>,
@@ -146,7 +147,7 @@ fn place_group(
     Ok((workers, leader.map(|leader| placer.placement(&led, leader.per_pod))))
 }
 
-/// All workers stay where they are; so does the leader if it can, or else it is placed alone.
+/// All workers stay; so does the leader if it can, otherwise it is placed alone.
 fn keep_group(
     placer: &mut Placer<'_>,
     workers: PodSetPlacement,

@@ -36,7 +36,7 @@ pub(crate) fn truncate(leaves: &mut InLeaves, count: i64) {
     leaves.retain(|(_, pods)| *pods > 0);
 }
 
-/// What a search finds: where pods go, and where their leader goes.
+/// The result of a search: the places of pods, and of their leader.
 pub(crate) type Found = Result<(InLeaves, InLeaves), PlacementFailure>;
 
 /// Everything that a placement reads, and the tables that it works in.
@@ -52,7 +52,7 @@ pub(crate) struct Placer<'a> {
     pub(crate) taints: &'a TaintSets,
     /// All places.
     pub(crate) places: &'a Places,
-    /// What is free.
+    /// The free amounts.
     pub(crate) ledger: &'a mut Ledger,
     /// How many pods fit.
     pub(crate) kept: &'a mut KeptCounts,
@@ -75,7 +75,7 @@ pub(crate) struct Placer<'a> {
 pub(crate) struct Part<'a> {
     /// The pod set.
     pub(crate) pod_set: &'a PodSetToPlace<'a>,
-    /// What is asked for.
+    /// The request.
     pub(crate) request: Option<&'a TopologyRequest>,
     /// How many pods.
     pub(crate) count: i64,
@@ -141,7 +141,7 @@ impl Placer<'_> {
         let chosen = chosen.map_or_else(|| search.run(), Ok);
         let placed = chosen.map(|leaves| {
             let (mut pods, leaders) = in_leaves(self.layout, &kept.counts, leaves);
-            // The last slice is the one that need not be whole: ranks follow the order of leaves.
+            // The last slice may be incomplete: ranks follow the order of leaves.
             if ask.pods() > ask.count {
                 truncate(&mut pods, ask.count);
             }
@@ -195,7 +195,7 @@ impl Placer<'_> {
         }
     }
 
-    /// Leaves in the order given, as the API has them: named by the hostname alone where that is the lowest level.
+    /// Leaves in the order given, in the form of the API: named by the hostname alone if that is the lowest level.
     pub(crate) fn placement(&self, leaves: &InLeaves, per_pod: &[(ResourceId, i64)]) -> PodSetPlacement {
         let levels = &self.tree.levels;
         let from = if self.tree.has_hosts() { levels.len() - 1 } else { 0 };
@@ -217,7 +217,7 @@ impl Placer<'_> {
     }
 }
 
-/// What the chosen leaves got: pods, and leaders.
+/// The numbers of pods and leaders in the chosen leaves.
 fn in_leaves(layout: &Layout, counts: &AllCounts, mut leaves: Vec<usize>) -> (InLeaves, InLeaves) {
     leaves.sort_unstable();
     let counts = counts.level(layout.depth() - 1);

@@ -13,14 +13,14 @@ use crate::tables::{TableSize, put};
 /// The values of all levels, from the highest to the lowest.
 pub(crate) type Path = Arc<[Name]>;
 
-/// What identifies a place.
+/// Identifies a place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum PlaceKey {
     /// A node, shared by all flavors that it belongs to.
     Host(Name),
-    /// A node as one flavor sees it (`tas_handle_overlapping_flavors` is off).
+    /// A node for one flavor (`tas_handle_overlapping_flavors` is off).
     HostOf(FlavorId, Name),
-    /// A lowest domain of one flavor that is no node.
+    /// A lowest domain of one flavor that is not a node.
     Domain(FlavorId, Path),
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum PlaceKey {
 #[derive(Debug, Clone)]
 struct PlaceRow {
     key: PlaceKey,
-    /// The flavors of which it is a leaf, and through how many nodes.
+    /// The flavors of which it is a leaf, and through how many nodes each.
     links: SmallVec<[(FlavorId, usize); 1]>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The id of a place, a new one if it is not known.
+    /// The id of a place, created if necessary.
     pub(crate) fn id(&mut self, key: PlaceKey) -> PlaceId {
         if let Some(&id) = self.index.get(&key) {
             return id;
@@ -68,7 +68,7 @@ impl Places {
         TableSize { rows: self.rows.len(), free: self.free.len() }
     }
 
-    /// One more node of a flavor is at a place.
+    /// A node of a flavor is added at a place.
     pub(crate) fn link(&mut self, id: PlaceId, flavor: FlavorId) {
         let Some(place) = self.rows[id.at()].as_mut() else { return };
         match place.links.iter_mut().find(|(other, _)| *other == flavor) {
@@ -77,7 +77,7 @@ impl Places {
         }
     }
 
-    /// One node of a flavor less is at a place.
+    /// A node of a flavor is removed at a place.
     pub(crate) fn unlink(&mut self, id: PlaceId, flavor: FlavorId) {
         let Some(place) = self.rows[id.at()].as_mut() else { return };
         if let Some((_, nodes)) = place.links.iter_mut().find(|(other, _)| *other == flavor) {

@@ -19,7 +19,7 @@ use crate::topology::spec::{
 pub(crate) enum Reused {
     /// All that are asked for: nothing is left to be placed.
     All(PodSetPlacement),
-    /// These, and so many more are to be placed.
+    /// These, and this number more has to be placed.
     Some(InLeaves, i64),
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Reused {
 #[derive(Debug)]
 struct Home {
     leaves: Range<usize>,
-    /// What is asked for there, if not what the pod set asks for.
+    /// The request there, if it differs from that of the pod set.
     request: Option<TopologyRequest>,
 }
 
@@ -49,8 +49,8 @@ impl Placer<'_> {
         domains.iter().map(leaf).collect()
     }
 
-    /// Finds places for the pods of a pod set that were on lost nodes. The others stay; if there is no such place and slices may move, the
-    /// others of a slice that lost some move with them. `beside`: a leaf of the pod set that it is in a group with.
+    /// Finds places for the pods of a pod set that were on lost nodes. The others stay; if there is no such place and slices may move, the other pods
+    /// of an affected slice move, too. `beside`: a leaf of the pod set that it is in a group with.
     pub(crate) fn replace(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
@@ -118,7 +118,7 @@ impl Placer<'_> {
         Ok(found)
     }
 
-    /// The domain of the slice that so many lost pods leave incomplete, where all slices are whole: the one that they fill up.
+    /// The domain of the slice that the lost pods leave incomplete, if all slices are whole: the one that they complete.
     fn home_by_count(&self, request: Option<&TopologyRequest>, kept: &InLeaves, count: i64) -> Option<Home> {
         let request = request?;
         let layer = broken_layer(&request.slices, count)?;
@@ -132,8 +132,8 @@ impl Placer<'_> {
         Some(Home { leaves: self.layout.leaves(level, at), request: loosened(request, count) })
     }
 
-    /// The same where the last slice has fewer pods than the others, so that numbers do not tell: the domain of the pods whose ranks are in
-    /// a slice with those of lost ones, of the innermost layer that has such a slice.
+    /// The same if the last slice has fewer pods than the others, so that numbers are not enough: the domain of the pods whose ranks are in a slice
+    /// with those of lost ones, of the innermost layer that has such a slice.
     fn home_by_rank(&self, request: Option<&TopologyRequest>, rows: &[Row]) -> Option<Home> {
         let request = request?;
         let layers = if self.gates.tas_multi_layer_topology { request.slices.len() } else { 1 };
@@ -141,7 +141,7 @@ impl Placer<'_> {
         layers.rev().find_map(|(at, layer)| {
             let level = self.tree.level(&layer.level)?;
             let leaf = leaf_of_broken(rows, layer.size)?;
-            // What is whole of it stays whole.
+            // Its whole parts stay whole.
             let slices = request.slices[at + 1..].to_vec();
             let request = Some(TopologyRequest { level: request.level.clone(), slices });
             Some(Home { leaves: self.layout.leaves(level, self.layout.ancestor(leaf, level)), request })
@@ -161,7 +161,7 @@ impl Placer<'_> {
         left.find_map(|domain| self.leaf(domain))
     }
 
-    /// What a slice of an elastic job takes over from the one before; `None`: nothing, everything is to be placed.
+    /// What a slice of an elastic job takes over from the one before; `None`: nothing, everything has to be placed.
     pub(crate) fn reuse(&mut self, pod_set: &PodSetToPlace<'_>) -> Option<Reused> {
         let free = pod_set.request.is_none_or(|request| {
             request.level == RequestedLevel::Unconstrained && request.slices.is_empty()
@@ -182,25 +182,25 @@ impl Placer<'_> {
     }
 }
 
-/// Whether a domain is one of some nodes.
+/// Whether a domain belongs to one of these nodes.
 fn is_on(domain: &AssignedDomain, nodes: &[Name]) -> bool {
     domain.values.last().is_some_and(|name| nodes.contains(name))
 }
 
-/// Whether the last slice of so many pods has fewer than the others.
+/// Whether the last slice of this number of pods has fewer than the others.
 fn ends_short(request: Option<&TopologyRequest>, pods: i64) -> bool {
     let outermost = request.and_then(|request| request.slices.first());
     outermost.is_some_and(|layer| layer.size > 0 && pods % layer.size != 0)
 }
 
-/// The innermost layer whose slices the loss of so many pods leaves incomplete, if it does so with the outermost.
+/// The innermost layer whose slices the loss of this number of pods leaves incomplete, if it does so with the outermost.
 pub(crate) fn broken_layer(slices: &[SliceLayer], count: i64) -> Option<&SliceLayer> {
     let broken = |layer: &&SliceLayer| layer.size > 0 && count % layer.size != 0;
     slices.first().filter(broken)?;
     slices.iter().rev().find(broken)
 }
 
-/// A request for the pods that complete a slice: grouped as the innermost layer that allows it, or not at all. `None`: as it is.
+/// A request for the pods that complete a slice: grouped by the innermost layer that allows it, or not at all. `None`: the original request.
 fn loosened(request: &TopologyRequest, count: i64) -> Option<TopologyRequest> {
     broken_layer(&request.slices, count)?;
     let whole = request.slices.iter().rev().find(|layer| layer.size > 0 && count % layer.size == 0);

@@ -13,11 +13,11 @@ pub(crate) struct PlacementRequest<'a> {
     pub(crate) pod_sets: SmallVec<[PodSetToPlace<'a>; 2]>,
     /// As if no workload used anything; what other pods use counts.
     pub(crate) empty: bool,
-    /// What earlier pod sets of the same workload take.
+    /// The usage of earlier pod sets of the same workload.
     pub(crate) assumed: &'a [PlacedPods],
     /// Nodes that may not be used.
     pub(crate) lost: &'a [Name],
-    /// Whether slices may move where there is no other node for the pods of a lost one.
+    /// Whether slices may move if there is no other node for the pods of a lost one.
     pub(crate) slice_moves: &'a SliceMoves,
 }
 
@@ -26,31 +26,30 @@ pub(crate) struct PlacementRequest<'a> {
 pub(crate) struct PodSetToPlace<'a> {
     /// Selectors, affinity and tolerations are taken from here.
     pub(crate) spec: &'a PodSetSpec,
-    /// What it asks for; none: any nodes, as if it had asked for `unconstrained`.
+    /// Its request; `None` means any nodes, like `unconstrained`.
     pub(crate) request: Option<&'a TopologyRequest>,
-    /// What each pod takes of a node, without `pods`: every pod takes one of those. cpu in milli-CPU.
+    /// The usage of a node by each pod, without `pods`: every pod uses one. cpu in milli-CPU.
     pub(crate) per_pod: &'a [(ResourceId, i64)],
     /// How many pods.
     pub(crate) count: i64,
-    /// With lost nodes: where its pods are now; they stay but for those on lost nodes (docs/reference/06-algorithm.md 6.14), and count as
-    /// used all the while. Without: where those of the slice are that it takes over from (docs/reference/06-algorithm.md 6.12 "Elastic");
-    /// they must not count as used.
+    /// With lost nodes: where its pods are now; they stay except those on lost nodes (docs/reference/06-algorithm.md 6.14), and count as used all the
+    /// time. Without: where the pods of the replaced slice are (docs/reference/06-algorithm.md 6.12 "Elastic"); they must not count as used.
     pub(crate) previous: Option<&'a SharedAssignment>,
-    /// With lost nodes: where the pods are of the pod set that it is in a group with. Where none of its own stay, it stays with those.
+    /// With lost nodes: where the pods of the other pod set of its group are. If none of its own stay, it stays with those.
     pub(crate) beside: Option<&'a SharedAssignment>,
 }
 
-/// Pods in places: what a workload, or an earlier pod set of it, takes of the nodes of one flavor.
+/// Pods in places: the usage of the nodes of one flavor by a workload, or by an earlier pod set of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PlacedPods {
     /// The places, and how many pods each takes.
     pub(crate) places: Vec<(PlaceId, i64)>,
-    /// What each pod takes, without `pods`.
+    /// The usage of each pod, without `pods`.
     pub(crate) per_pod: SmallVec<[(ResourceId, i64); 2]>,
 }
 
 impl PlacedPods {
-    /// Those that are elsewhere in the other assignment of the same pods: of each place as many as are missing there.
+    /// The pods that are elsewhere in the other assignment of the same pods: at each place as many as are missing there.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let has =
             |place| other.places.iter().filter(|(at, _)| *at == place).map(|(_, count)| count).sum::<i64>();
@@ -59,12 +58,12 @@ impl PlacedPods {
     }
 }
 
-/// What one pod set got.
+/// The placement of one pod set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodSetPlacement {
     /// As the API has it.
     pub(crate) assignment: SharedAssignment,
-    /// The same by id, with what each pod takes.
+    /// The same by id, with the usage of each pod.
     pub(crate) pods: PlacedPods,
 }
 
@@ -85,14 +84,14 @@ pub struct PlacementFailure {
 /// How much of a request fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementFit {
-    /// So many of so many pods, in the domain where the most fit.
+    /// This number of pods out of all, in the domain with most room.
     Pods {
         /// How many fit.
         fit: i64,
         /// How many are asked for.
         wanted: i64,
     },
-    /// So many of so many slices.
+    /// This number of slices out of all.
     Slices {
         /// How many fit.
         fit: i64,
@@ -101,13 +100,13 @@ pub enum PlacementFit {
     },
     /// With layers of slices: for each layer (level, how many fit, how many are asked for).
     Layers(Vec<(Name, i64, i64)>),
-    /// Pods that are to stay where they are, or a lost node, make it impossible: the message.
+    /// Pods that have to stay, or a lost node, make it impossible: the message.
     Other(String),
-    /// The pods of a lost node find no other one, and their slice could not move either, where slices may ([`SliceMoves`]).
+    /// There is no other node for the pods of a lost node, and their slice could not move either, if slices may ([`SliceMoves`]).
     Unmoved(Box<UnmovedSlice>),
 }
 
-/// Pods of a lost node for which there is no other one, and whose slice cannot move.
+/// Pods of a lost node for which there is no other node, and whose slice cannot move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnmovedSlice {
     /// How many of the pods of the lost node fit.

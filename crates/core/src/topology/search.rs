@@ -10,10 +10,10 @@ use crate::topology::counts::{AllCounts, Counts};
 use crate::topology::layout::Layout;
 use crate::topology::request::PlacementFit;
 
-/// What is distributed.
+/// The unit of distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Slices of so many pods.
+    /// Slices of this number of pods.
     Slices(i64),
     /// Single pods.
     Pods,
@@ -45,9 +45,9 @@ pub(crate) struct Search<'a> {
     pub(crate) layout: &'a Layout,
     /// The labels of their levels.
     pub(crate) levels: &'a [Name],
-    /// What is asked for.
+    /// The request.
     pub(crate) ask: &'a Ask,
-    /// What fits; what was chosen once it is.
+    /// How much fits; later, how much was chosen.
     pub(crate) counts: &'a mut AllCounts,
 }
 
@@ -62,7 +62,7 @@ impl Search<'_> {
         self.counts.at_mut(level, at)
     }
 
-    /// What a domain is worth by preferred node affinity.
+    /// The score of a domain by preferred node affinity.
     fn score(&self, level: usize, at: usize) -> i64 {
         self.counts.score(level, at)
     }
@@ -80,7 +80,7 @@ impl Search<'_> {
         )
     }
 
-    /// The order of domains for a leader: those that can have it first, then as [`Search::key`] with what fits besides it.
+    /// The order of domains for a leader: domains that can have it first, then as [`Search::key`] with what fits besides it.
     pub(crate) fn led_key(&self, level: usize, at: usize) -> (i64, Key) {
         let counts = self.at(level, at);
         let score = Reverse(self.score(level, at));
@@ -107,7 +107,7 @@ impl Search<'_> {
         self.descend(level, chosen, false)
     }
 
-    /// The level and the domains of it that hold everything: one if possible.
+    /// The level and its domains that hold everything: one domain if possible.
     fn find(&mut self) -> Result<(usize, Vec<usize>), PlacementFit> {
         let mut level = self.ask.level;
         loop {
@@ -162,7 +162,7 @@ impl Search<'_> {
         (0..above).rev().map(pods).collect()
     }
 
-    /// Whether no domain that can have the leader as well is worth more than this one, whatever it holds.
+    /// Whether no domain that can also have the leader scores higher than this one, whatever it holds.
     fn is_worth_most(&self, level: usize, at: usize) -> bool {
         let leaders = self.at(level, at).leaders;
         !self.counts.are_scored()
@@ -183,7 +183,7 @@ impl Search<'_> {
             if self.at(level, rest[0]).leaders < self.ask.leaders {
                 return Err(self.misfit(level, 0));
             }
-            // It does not hold everything, or it would do alone; but one that is worth less may.
+            // It does not hold everything, or it would be enough alone; but one with a lower score may.
             let first = rest[0];
             remaining = (remaining - self.at(level, first).slices_led).max(0);
             chosen.push(first);
@@ -211,8 +211,7 @@ impl Search<'_> {
         }
     }
 
-    /// Of the first domains that are worth the same, the first one with the least that still holds the rest; the first of all if there is
-    /// none.
+    /// Among the first domains with equal scores, the first one with the least room that still holds the rest; the first of all if there is none.
     fn tightest(&self, level: usize, list: &[usize], rest: i64, leaders: i64, unit: Unit) -> usize {
         let room = |at: usize| {
             let counts = self.at(level, at);
@@ -223,7 +222,7 @@ impl Search<'_> {
         list.iter().take_while(alike).filter(fits).min_by_key(|&&at| room(at)).map_or(list[0], |&at| at)
     }
 
-    /// Picks domains of a list one after the other: (domain, how much of it). Also returns what does not fit.
+    /// Picks domains of a list one after the other: (domain, amount). Also returns the amount that does not fit.
     fn pick(&self, level: usize, list: &[usize], mut rest: i64, unit: Unit) -> (Vec<(usize, i64)>, i64) {
         let mut picked = Vec::new();
         let room = |at: usize| unit.of(self.at(level, at));
@@ -279,8 +278,8 @@ impl Search<'_> {
         Ok(chosen)
     }
 
-    /// Takes domains from the beginning of a list until the leader has one. Returns those and what is left to distribute; `None` if no
-    /// domain can have the leader. If nothing is left, the last one need not be the next of the list.
+    /// Takes domains from the beginning of a list until the leader has one. Returns those and what is left to distribute; `None` if no domain can
+    /// have the leader. If nothing is left, the last one need not be the next of the list.
     fn take_leaders(
         &mut self,
         level: usize,
@@ -318,8 +317,8 @@ impl Search<'_> {
         }
     }
 
-    /// Goes down to the leaves. Above the level of slices the children of all chosen domains are one pool (`siblings`: not so); from
-    /// there on each domain distributes what it got to its own children.
+    /// Goes down to the leaves. Above the level of slices the children of all chosen domains are one pool (not if `siblings`); below it each domain
+    /// distributes its part to its own children.
     pub(crate) fn descend(
         &mut self,
         mut level: usize,
@@ -375,7 +374,7 @@ impl Search<'_> {
         pool
     }
 
-    /// Why it does not fit, if so much of it does.
+    /// Why it does not fit, if only this much fits.
     fn misfit(&self, level: usize, fit: i64) -> PlacementFit {
         let wanted = self.ask.slices();
         if !self.ask.layers.is_empty() {

@@ -11,7 +11,7 @@ use crate::topology::replace::broken_layer;
 use crate::topology::request::PodSetToPlace;
 use crate::topology::spec::{AssignedDomain, RequestedLevel, SliceMoves, TopologyRequest};
 
-/// Pods with ranks in a row that are in one leaf.
+/// Pods with consecutive ranks in one leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Their leaf; none if it is lost.
@@ -38,7 +38,8 @@ impl Row {
     }
 }
 
-/// The rows with other leaves in place of the lost ones; `None` if one leaf would have ranks that are not in a row: an assignment names each
+/// The rows with other leaves in place of the lost ones; `None` if one leaf would have ranks that are not consecutive: an assignment names each
+/// domain once.
 /// domain once.
 pub(crate) fn filled(rows: &[Row], found: &InLeaves) -> Option<InLeaves> {
     let pieces: Pieces = rows.iter().map(|&row| (0, row)).collect();
@@ -99,8 +100,8 @@ pub(crate) fn leaf_of_broken(rows: &[Row], size: i64) -> Option<usize> {
 }
 
 impl Placer<'_> {
-    /// Finds another domain for each slice that lost pods: where all pods of the pod set are then, by rank. Of several layers of slices the
-    /// innermost moves that there is room for, within the domain of the one around it. Fails with why none moves, if any would.
+    /// Finds another domain for each slice that lost pods: returns the places of all pods of the pod set, by rank. Of several layers of slices the
+    /// innermost for which there is room moves, within the domain of the layer around it. Fails with the reason if none moves.
     pub(crate) fn move_slices(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
@@ -191,7 +192,7 @@ impl Placer<'_> {
         }))
     }
 
-    /// The leaves of the domains around one, the nearest first, up to that of the level `top`, or all.
+    /// The leaves of the domains around one, the nearest first, up to the level `top`, or all.
     fn nearest_first(&self, (level, home): (usize, usize), top: Option<usize>) -> Vec<Option<Range<usize>>> {
         let around = |above| self.layout.leaves(above, self.layout.ancestor_from(level, home, above));
         let mut ranges: Vec<_> = (top.unwrap_or(0)..level).rev().map(|above| Some(around(above))).collect();

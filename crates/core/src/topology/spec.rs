@@ -33,16 +33,16 @@ pub struct NodeSpec {
     pub usable: bool,
 }
 
-/// What a pod set asks of the topology of its nodes: `topologyRequest`, if it asks for anything.
+/// A pod set's request for the topology of its nodes: `topologyRequest`, if it requests anything.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopologyRequest {
-    /// Where its pods are to be together.
+    /// Where its pods have to be together.
     pub level: RequestedLevel,
-    /// Slices: so many pods are to be together in one domain of a level. The outermost first; each size is a multiple of the next.
+    /// Slices: this number of pods has to be in one domain of a level. The outermost first; each size is a multiple of the next.
     pub slices: Vec<SliceLayer>,
 }
 
-/// Where the pods of a pod set are to be together.
+/// Where the pods of a pod set have to be together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestedLevel {
     /// `required`: in one domain of the level.
@@ -56,7 +56,7 @@ pub enum RequestedLevel {
 /// One layer of slices.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SliceLayer {
-    /// The level in a domain of which a slice is.
+    /// The level of which a slice has to be in one domain.
     pub level: Name,
     /// How many pods a slice has, at least 1.
     pub size: i64,
@@ -69,7 +69,7 @@ pub enum SliceMoves {
     /// They stay, as with Kueue, and nothing is said about it.
     #[default]
     Off,
-    /// They would, but for this.
+    /// They would, if this did not prevent it.
     Refused(Name),
     /// They may.
     Allowed,
@@ -103,7 +103,7 @@ impl TopologyAssignment {
     }
 }
 
-/// So many pods in one domain.
+/// A number of pods in one domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssignedDomain {
     /// A value for each level.

@@ -42,7 +42,7 @@ impl TaintSets {
         at
     }
 
-    /// A node does not have these taints any more.
+    /// A node no longer has these taints.
     pub(crate) fn give_back(&mut self, at: usize) {
         if at == NO_TAINTS {
             return;

@@ -1,5 +1,4 @@
-//! The domains of a level in the order of what fits into them, so that the tightest one that holds everything is found without a look at
-//! all of them.
+//! The domains of a level, ordered by their capacity, so that the tightest sufficient one is found without visiting all of them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use crate::topology::counts::Counts;
 /// Slices, pods, rank.
 type Key = (i64, i64, usize);
 
-/// The orders of all levels. One is made when it is asked for the second time: a look at all domains is cheaper than an order that is used once.
+/// The orders of all levels. An order is made when it is needed for the second time: visiting all domains is cheaper than an order that is used once.
 #[derive(Debug, Default)]
 pub(crate) struct Tightest {
     levels: Vec<Order>,
@@ -48,7 +47,7 @@ impl Tightest {
         }
     }
 
-    /// Of the domains that hold so many slices, the one that holds the fewest, then the one with the fewest pods, then the first.
+    /// Among the domains that hold this number of slices, the one that holds the fewest, then the one with the fewest pods, then the first.
     pub(crate) fn at_least(&mut self, level: usize, counts: &[Counts], slices: i64) -> Option<usize> {
         let all = || counts.iter().enumerate().map(|(at, counts)| key(counts, at));
         let Some(order) = self.levels.get_mut(level) else { return tightest(all(), slices) };

@@ -11,7 +11,7 @@ use crate::topology::layout::{Layout, LeafRow};
 use crate::topology::places::{Path, PlaceKey};
 use crate::topology::spec::{HOSTNAME, NodeSpec, TopologySpec};
 
-/// After so many changes of labels and taints all leaves are counted anew.
+/// After this number of changes of labels and taints all leaves are counted anew.
 const MOST_RELABELED: usize = 256;
 /// After so many leaves that came or went all are laid out anew, once that is needed.
 const MOST_SPLICED: usize = 256;
@@ -29,7 +29,7 @@ pub(crate) enum Splice {
 #[derive(Debug, Clone)]
 struct Leaf {
     place: PlaceId,
-    /// Its nodes, in the order of their ids; one where nodes are the lowest level.
+    /// Its nodes, in the order of their ids; one if nodes are the lowest level.
     hosts: Vec<HostId>,
     /// Its only node takes no pods: it counts for nothing until that does, or goes.
     closed: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Tree {
     pub(crate) topology: Name,
     /// The labels of its levels, from the highest to the lowest.
     pub(crate) levels: Vec<Name>,
-    /// What the flavor tolerates for its pods.
+    /// The flavor's tolerations for its pods.
     pub(crate) tolerations: Vec<Toleration>,
     node_labels: Vec<(Name, Name)>,
     leaves: BTreeMap<Path, Leaf>,
@@ -80,7 +80,7 @@ impl Tree {
         self.flavor
     }
 
-    /// What was found out about it may be so no more.
+    /// Results about it may be out of date.
     pub(crate) fn outdate(&mut self, generation: u64) {
         self.generation = generation;
         self.relabeled.clear();
@@ -92,8 +92,8 @@ impl Tree {
         drop(self.layout.take());
     }
 
-    /// A node got other labels or taints, which matter where nodes are the lowest domains. Says whether there were so many of these changes
-    /// that the tree is to be outdated.
+    /// A node got other labels or taints, which matter if nodes are the lowest domains. Returns whether there were too many of these changes, so that
+    /// the tree is out of date.
     pub(crate) fn relabel(&mut self, place: PlaceId) -> bool {
         if !self.has_hosts() {
             return false;
@@ -138,7 +138,7 @@ impl Tree {
         self.leaves.iter().find(|(_, leaf)| leaf.place == place).map(|(path, _)| path.clone())
     }
 
-    /// What identifies the place of a path; `shared`: a node's place is the same for all flavors.
+    /// The key of the place of a path; `shared`: a node's place is the same for all flavors.
     pub(crate) fn place_key(&self, path: &Path, shared: bool) -> PlaceKey {
         match path.last() {
             Some(host) if self.has_hosts() && shared => PlaceKey::Host(host.clone()),
@@ -216,7 +216,7 @@ impl Tree {
         self.splice(|layout| layout.remove(place).map(|(at, sibling)| Splice::Went(at, sibling)))
     }
 
-    /// Its domains, laid out anew.
+    /// Its domains in a new layout.
     fn laid_out(&self) -> Layout {
         let rows = self.leaves.iter().filter_map(|(path, leaf)| {
             leaf.hosts.first().map(|&host| LeafRow { path, place: leaf.place, host, closed: leaf.closed })

@@ -7,12 +7,12 @@ use crate::topology::places::Path;
 use crate::topology::request::{PlacedPods, Placement, PlacementFailure, PlacementRequest};
 use crate::topology::world::Topologies;
 
-/// What is free at every place, as an owned copy: what is tried changes nothing else.
+/// The free amounts at every place, as an owned copy: trial changes affect nothing else.
 #[derive(Debug)]
 pub(crate) struct Trial<'a> {
     world: &'a Topologies,
     usage: NodeUsage,
-    /// The domains that placements have looked at, besides those that were counted.
+    /// The domains that placements have visited, besides those that were counted.
     looked: u64,
 }
 
@@ -31,7 +31,7 @@ impl Trial<'_> {
         self.usage.add(pods);
     }
 
-    /// Whether pods fit where they are to go.
+    /// Whether pods fit in their places.
     pub(crate) fn fits<'p>(&self, pods: impl Iterator<Item = &'p PlacedPods>) -> bool {
         self.usage.fits(pods)
     }
@@ -57,7 +57,7 @@ impl Trial<'_> {
         homes.iter().find(|home| home.flavor == flavor).map(|home| Path::clone(&home.path))
     }
 
-    /// The places of a node have so much more for pods, or less if the sign is negative.
+    /// Adds amounts to the places of a node, or subtracts them if the sign is negative.
     pub(crate) fn offer(&mut self, host: HostId, amounts: &[(ResourceId, i64)], sign: i128) {
         for place in self.world.hosts.get(host).open_places() {
             self.usage.ledger.offer(place, amounts, sign);

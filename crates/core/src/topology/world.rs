@@ -11,7 +11,7 @@ use crate::topology::spec::TopologySpec;
 use crate::topology::taints::TaintSets;
 use crate::topology::trees::Tree;
 
-/// Nodes, topologies, and the trees of the flavors that have one. What is used of them is in [`NodeUsage`](super::NodeUsage).
+/// Nodes, topologies, and the trees of the flavors that have one. Their usage is in [`NodeUsage`](super::NodeUsage).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Topologies {
     pub(super) specs: BTreeMap<Name, TopologySpec>,
@@ -29,7 +29,7 @@ pub(crate) struct Topologies {
 }
 
 impl Topologies {
-    /// No nodes. `shared`: what is used of a node counts for all flavors that it belongs to.
+    /// No nodes. `shared`: the usage of a node counts for all flavors that it belongs to.
     pub(crate) fn new(shared: bool) -> Self {
         Self { own_hosts: !shared, ..Self::default() }
     }
@@ -47,12 +47,12 @@ impl Topologies {
         std::iter::once(flavor).chain(others).collect()
     }
 
-    /// Whether a flavor has a topology that is known.
+    /// Whether a flavor has a known topology.
     pub(crate) fn knows(&self, flavor: FlavorId) -> bool {
         self.trees.contains_key(&flavor)
     }
 
-    /// The labels of the levels of a flavor's topology, from the highest to the lowest; none if it has none that is known.
+    /// The labels of the levels of a flavor's topology, from the highest to the lowest; empty without a known topology.
     pub(crate) fn levels(&self, flavor: FlavorId) -> &[Name] {
         self.trees.get(&flavor).map_or(&[], |tree| &tree.levels)
     }

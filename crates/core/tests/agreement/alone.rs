@@ -1,5 +1,5 @@
-//! Promises of the core that need no oracle: the same inputs give the same outputs, a restart changes nothing, and
-//! with the loop guard everything comes to rest.
+//! Properties of the core that need no oracle: the same inputs give the same outputs, a restart changes nothing, and with the loop guard the core
+//! settles.
 
 use crate::oracle::random::{Random, workload, world};
 use crate::oracle::world::{Name, Workload, World};

@@ -1,8 +1,7 @@
-//! The oracle reproduces the outcome of Kueue's own core on the engine cases: evidence that its reading of the
-//! reference is right. The core runs the same cases in `cargo xtask case`. The outcomes of `borrow-threshold`,
-//! `fair-flavors`, `fair-preempt`, `fair-tree-limits`, `partial-admission`, `resource-groups`, `strict-fifo`, `tree-limits`
-//! and `two-resources` are not Kueue's: core and oracle, written apart, came to the same. `minPods`, `resourceGroups` and
-//! `flavorFungibility` in them are ours, too.
+//! The oracle reproduces the outcome of Kueue's own core on the engine cases: evidence that it implements the reference correctly. The core runs the
+//! same cases in `cargo xtask case`. The outcomes of `borrow-threshold`, `fair-flavors`, `fair-preempt`, `fair-tree-limits`, `partial-admission`,
+//! `resource-groups`, `strict-fifo`, `tree-limits` and `two-resources` are not Kueue's: core and oracle, written separately, have the same result.
+//! `minPods`, `resourceGroups` and `flavorFungibility` in them are extensions, too.
 
 use crate::oracle::bench::Case;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Covering arrays: few rows in which every three factors take every combination of their levels.
+//! Covering arrays: a few rows that contain all combinations of levels for every three factors.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,7 @@
 //! Every small world: the core must decide as the oracle in every cycle.
 //!
-//! `SLUICE_EXHAUSTIVE` says how many worlds, spread evenly over all of them, or `all`. The default is a sample that
-//! takes seconds in a debug build. On failure the number of the world is printed; `SLUICE_EXHAUSTIVE_FROM=<number>` with
-//! `SLUICE_EXHAUSTIVE=1` runs just that one.
+//! `SLUICE_EXHAUSTIVE` is the number of worlds, spread evenly over all of them, or `all`. The default is a sample that takes seconds in a debug
+//! build. A failure prints the number of its world; `SLUICE_EXHAUSTIVE_FROM=<number>` with `SLUICE_EXHAUSTIVE=1` runs only that one.
 
 use crate::pair::{Decisions, Pair, decided_enough};
 use crate::random_worlds::upstream;

@@ -1,5 +1,4 @@
-//! Unusual sizes: many flavors and resources, huge pod sets, deep trees. Everything goes, and nothing is left
-//! behind when it is gone.
+//! Unusual sizes: many flavors and resources, huge pod sets, deep trees. All of them work, and nothing remains after their removal.
 
 use sluice_core::fixtures::{Cq, NS, cohort, cq, flavor, job, key, lq, n, pods, q};
 use sluice_core::{

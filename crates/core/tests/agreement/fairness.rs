@@ -1,5 +1,5 @@
-//! Fair sharing converges: in whatever order they came, in the end no queue that waits could take a unit from one with a higher
-//! share, and no quota is free that a workload waits for.
+//! Fair sharing converges: for any order of arrivals, in the end no waiting queue could take a unit from a queue with a higher share, and no quota is
+//! free that a workload waits for.
 
 use crate::oracle::random::Random;
 use crate::oracle::world::{

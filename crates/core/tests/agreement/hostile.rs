@@ -1,4 +1,4 @@
-//! Whatever happens, in whatever order: no panic, and the accounting stays right.
+//! Any events in any order: no panic, and the accounting stays correct.
 
 use crate::oracle::random::{Random, workload, world};
 use crate::oracle::world::{Name, World, name};

@@ -1,5 +1,5 @@
-//! Random worlds with nodes that get taints and pods of others, of several ClusterQueues and Workloads of one or two pod sets: whatever happens,
-//! no node has more pods than it has room for, and none come to a node whose taint they do not tolerate (docs/reference/06-algorithm.md 6.11 to 6.15).
+//! Random worlds of several ClusterQueues and Workloads of one or two pod sets, with nodes that get taints and foreign pods. In all of them no node
+//! has more pods than its capacity, and no pod is on a node whose taint it does not tolerate (docs/reference/06-algorithm.md 6.11 to 6.15).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Promises of the algorithm, checked on what a cycle did, for the core and the oracle.
+//! Properties of the algorithm, checked on each cycle's results, for the core and the oracle.
 
 use crate::oracle::assignment::{Scan, Verdict, nominate};
 use crate::oracle::cycle::{Entry, Oracle, Outcome};

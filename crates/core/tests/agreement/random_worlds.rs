@@ -1,4 +1,4 @@
-//! Random worlds and events. `SLUICE_WORLDS` says how many, `SLUICE_SEED` with which seed to start.
+//! Random worlds and events. `SLUICE_WORLDS` is their number, `SLUICE_SEED` the first seed.
 
 use crate::oracle::random::{Random, workload, world};
 use crate::oracle::world::{Name, Reservation, Slice, Workload};

@@ -1,4 +1,4 @@
-//! Worlds that random ones hardly ever are, and in which a mutant or a mistake of the core once survived.
+//! Worlds that random generation hardly ever makes, and in which a mutant or a bug of the core once survived.
 
 use crate::loops::{NO_PREEMPTION, queue, workload};
 use crate::oracle::world::{

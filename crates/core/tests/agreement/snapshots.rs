@@ -1,4 +1,4 @@
-//! A snapshot is of its moment.
+//! A snapshot does not change with later events.
 
 use crate::loops::{queue, workload};
 use crate::oracle::world::{Flavor, World, name};

@@ -1,4 +1,4 @@
-//! From the oracle's plain types to the core's, and back.
+//! Conversions between the oracle's plain types and the core's.
 
 use crate::oracle::world as plain;
 use sluice_core as core;

@@ -1,5 +1,5 @@
-//! Arbitrary event streams for the scheduler: each byte string is one. The body of the fuzz target `core_events`, and of
-//! an ordinary test that runs it on a fixed set of inputs.
+//! Arbitrary event streams for the scheduler: each byte string is one. Used by the fuzz target `core_events`, and by an ordinary test with fixed
+//! inputs.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A copy of all places that is kept by what the scheduler notes of moves alone: it must agree with the scheduler at every moment.
+//! A copy of all positions that follows only the scheduler's notes of moves: it must agree with the scheduler at every moment.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Topologies, nodes and what is on them, from the bytes of an input.
+//! Topologies, nodes and their pods, from the bytes of an input.
 
 use std::sync::Arc;
 

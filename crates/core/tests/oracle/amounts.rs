@@ -1,4 +1,4 @@
-//! What a workload uses, takes beyond another, and keeps from others.
+//! A workload's usage, its excess over another's, and what it keeps from others.
 
 use super::snapshot::{Snapshot, queue};
 use super::world::{Admitted, Fr, Name, Usage, Workload};

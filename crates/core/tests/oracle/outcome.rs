@@ -1,4 +1,4 @@
-//! What becomes of a head.
+//! The outcome of a head.
 
 use super::world::{Admitted, Name, Target};
 

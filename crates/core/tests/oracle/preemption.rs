@@ -1,4 +1,4 @@
-//! What classical and fair preemption share: policies, the order of candidates, fill-back (6.7).
+//! Common parts of classical and fair preemption: policies, the order of candidates, fill-back (6.7).
 
 use super::snapshot::Snapshot;
 use super::world::{Cause, Fr, Name, Policy, Queue, Reservation, Target, Usage, Workload};

@@ -41,7 +41,7 @@ impl<'a> Snapshot<'a> {
         self.held.entry(held.workload.queue.clone()).or_default().remove(&held.workload.key);
     }
 
-    /// The slice that a workload takes over from: it holds quota of the same queue, and is not told to stop.
+    /// The slice that a workload replaces: it holds quota of the same queue, and is not evicted.
     pub fn replaced(&self, by: &Workload) -> Option<&'a Reservation> {
         let slice = by.replaces.as_ref()?;
         let held = *self.held.get(&by.queue)?.get(&slice.key)?;

@@ -163,7 +163,7 @@ pub struct Reservation {
     pub admitted: Admitted,
     pub usage: Usage,
     pub reserved_at: Time,
-    /// Told to stop, and still holding its quota.
+    /// Evicted, and still holding its quota.
     pub evicted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The list of rules is complete and true: every rule has a test, every test a rule.
+//! The list of rules is complete and correct: every rule has a test, and every test has a rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

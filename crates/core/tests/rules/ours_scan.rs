@@ -81,7 +81,7 @@ fn a_search_that_starts_anew_tells_nothing_of_the_last_one() {
 }
 
 #[test]
-fn where_preemption_is_preferred_to_borrowing_what_is_missing_is_told_next_to_what_could_be_borrowed() {
+fn where_preemption_is_preferred_the_missing_amount_is_reported_next_to_what_could_be_borrowed() {
     let mut w = World::new();
     // One may be borrowed, the other is held by a workload that may not be evicted while others borrow.
     let queue = cq("a").flavor("x", &[("cpu", q(0)), ("gpu", q(4))]).cohort("co").reclaim(Any);

@@ -1,4 +1,4 @@
-//! The flags of `create resourceflavor`, and the spec that they stand for.
+//! The flags of `create resourceflavor`, and the resulting spec.
 
 use anyhow::Context as _;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The flags of `create clusterqueue`, and the spec that they stand for.
+//! The flags of `create clusterqueue`, and the resulting spec.
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -129,7 +129,7 @@ impl QueueArgs {
         Ok(if labels.is_empty() { json!({}) } else { json!({"matchLabels": labels}) })
     }
 
-    /// Flavors that cover the same resources, in whatever order, are one group. What may only be borrowed has no quota of its own.
+    /// Flavors with the same resources, in any order, are one group. A resource that can only be borrowed has no nominal quota.
     fn groups(&self) -> anyhow::Result<Vec<Value>> {
         let mut nominal = amounts("nominal-quota", &self.nominal_quota)?;
         let borrowing = amounts("borrowing-limit", &self.borrowing_limit)?;

@@ -1,4 +1,4 @@
-//! The deletion of objects of a namespace, each only if it is still the one that is meant.
+//! The deletion of namespaced objects, each only if it is still the same object.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::cluster::{get, refusal, send};
 use crate::print::say;
 use crate::write::DryRun;
 
-/// An object that is deleted.
+/// An object to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Doomed {
     /// Which.
@@ -28,10 +28,10 @@ impl fmt::Display for Doomed {
 }
 
 impl Doomed {
-    /// The object, if it is still there: else says that it is not.
+    /// The object, if it still exists; else reports that it does not.
     ///
     /// # Errors
-    /// When the API server does not answer, or refuses.
+    /// If the API server does not answer, or refuses.
     pub(super) async fn look(&self, client: &Client) -> anyhow::Result<Option<Value>> {
         match get(client, &self.place).await {
             Ok(found) if found["metadata"]["uid"] == *self.target.uid => return Ok(Some(found)),
@@ -67,7 +67,7 @@ impl Doomed {
             self.is_gone();
             return Ok(false);
         }
-        // The precondition tells another one of its name.
+        // The precondition on the UID fails for another object of this name.
         if is(&error, 409) && self.look(client).await?.is_none() {
             return Ok(false);
         }

@@ -1,5 +1,5 @@
-//! What is deleted instead of a Workload: the objects of its namespace that own it. Who may write Workloads chooses what their owner references
-//! say, so that nothing of them is taken at its word: the cluster says where objects of a kind are, and an object must have the owner's UID.
+//! What is deleted for a Workload: the objects of its namespace that own it. A user who may write Workloads controls their owner references, so these
+//! are checked: the cluster says where objects of a kind are, and the object must have the owner's UID.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,8 +66,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// What is deleted instead of a Workload: its controller, and owners that are not called so since pods are queued in their place: the pods of a
-/// group, and an object that gathers its pods. Where there is none of these, all owners; without any, the Workload itself.
+/// The objects to delete for a Workload: its controller, and owners that are not marked as controllers because their pods are queued: the pods of a
+/// group, or an object that gathers its pods. Without any of these all owners, and without owners the Workload itself.
 pub(crate) fn targets(workload: &Value) -> Vec<Target> {
     let owners: Vec<&Value> =
         workload["metadata"]["ownerReferences"].as_array().into_iter().flatten().collect();
@@ -101,11 +101,11 @@ impl<'a> Kinds<'a> {
         Self { client, namespace, known: BTreeMap::new() }
     }
 
-    /// Where a job would be in the namespace; nothing if none can be there: objects of its kind are in no namespace, or are no jobs, the
-    /// cluster has no such kind, or it is not a name.
+    /// The path of a job in the namespace; nothing if there can be none: its kind is cluster-scoped, not a job kind or unknown to the cluster, or the
+    /// name is invalid.
     ///
     /// # Errors
-    /// When the cluster does not say what kinds it has.
+    /// If the cluster's kinds cannot be discovered.
     pub(super) async fn place(&mut self, target: &Target) -> anyhow::Result<Option<String>> {
         if !target.may_be_job() {
             return Ok(None);
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(of(&json!([other, job])), ["job.batch/a u-a"]);
         assert_eq!(of(&json!([pod("p"), other, pod("q")])), ["pod/p u-p", "pod/q u-q"]);
         assert_eq!(of(&json!([set, other])), ["statefulset.apps/s u-s"]);
-        // Of a kind that only the manager's configuration declares, whose pods are queued in its place.
+        // A kind that only the manager's configuration declares, whose pods are queued.
         let declared = owner("shop.example.com/v1", "Errand", "e", None);
         assert_eq!(of(&json!([declared])), ["errand.shop.example.com/e u-e"]);
         assert_eq!(of(&json!([])), ["workload.kueue.x-k8s.io/w own"]);

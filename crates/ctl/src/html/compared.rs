@@ -1,4 +1,4 @@
-//! Two futures as one page: what the change brings in words, and both schedules side by side over the same time.
+//! Two futures as one page: the effects of the change in words, and both schedules side by side over the same time.
 
 use std::fmt::Write as _;
 

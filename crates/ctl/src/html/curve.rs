@@ -1,4 +1,4 @@
-//! Curves of steps, with no more of them than can be seen.
+//! Step curves, with no more steps than are visible.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) fn waiting<'a>(jobs: impl Iterator<Item = &'a JobRecord>) -> Vec<Step
             }
         }
         let Some(gone) = job.finished.or(job.deleted) else { continue };
-        // Quota may be given back after the job has gone; one that is still held, or was to the end, is not waited for.
+        // Quota may be released after the job has ended. A job whose last hold is open, or ended with the job, does not wait.
         let since = match job.holds.last() {
             None => Some(job.submitted),
             Some(hold) => hold.to.filter(|_| hold.end != HoldEnd::Finished),
@@ -45,7 +45,7 @@ pub(super) fn waiting<'a>(jobs: impl Iterator<Item = &'a JobRecord>) -> Vec<Step
     moves.into_iter().map(step).collect()
 }
 
-/// At most so many steps: of each stretch the highest.
+/// At most this many steps: the highest of each section.
 pub(super) fn thinned(steps: &[Step], end: i64) -> Vec<Step> {
     if steps.len() <= MOST_POINTS {
         return steps.to_vec();

@@ -1,4 +1,4 @@
-//! The document around the pictures. Its policy lets nothing run but the one script that is in it, and nothing be fetched.
+//! The document around the pictures. Its policy allows only its own script, and no requests.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ macro_rules! shared {
 }
 
 const STYLE: &str = concat!("\n", shared!("theme.css"), include_str!("style.css"));
-/// Modules in the order in which each finds the names of those before it.
+/// Modules, each after the ones that it needs.
 const MODULES: [&str; 8] = [
     shared!("time.js"),
     shared!("dom.js"),
@@ -30,7 +30,7 @@ const MODULES: [&str; 8] = [
 ];
 static SCRIPT: LazyLock<String> = LazyLock::new(|| bundled(&MODULES));
 
-/// Modules as one script: a page that is one file has nowhere to import from.
+/// Modules as one script: a single-file page cannot import.
 fn bundled(modules: &[&str]) -> String {
     let mut script = String::from("\n(() => {\n\"use strict\";\n");
     for line in modules.iter().flat_map(|module| module.lines()) {
@@ -43,12 +43,12 @@ fn bundled(modules: &[&str]) -> String {
     script
 }
 
-/// What is shown.
+/// What the page shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A simulation.
     Simulation,
-    /// What really happened, from the journal.
+    /// A past period, from the journal.
     Recorded,
 }
 
@@ -61,7 +61,7 @@ impl Subject {
     }
 }
 
-/// The page with this in its middle, and these schedules for those of its elements that say `data-schedule`.
+/// The page with this body, and these schedules for its elements with `data-schedule`.
 pub(super) fn document(subject: Subject, body: &str, schedules: &[Schedule]) -> serde_json::Result<String> {
     let mut text = String::with_capacity(body.len() + 65_536);
     // Writing into a String does not fail.

@@ -1,8 +1,8 @@
 //! The report as one self-contained page: which job ran when, usage against quota, queue depth, and two schedules side by side for a
 //! what-if. No network, light and dark.
 //!
-//! The schedule is drawn by the script of the page, the component that the dashboard has, too (`gantt.js`). Charts are drawn here; only
-//! the [`MOST_QUEUES`] queues with the most waiting get some.
+//! The schedule is drawn by the page's script, the component of the dashboard (`gantt.js`). Charts are drawn here, and only for the [`MOST_QUEUES`]
+//! queues with the longest waits.
 
 mod compared;
 mod curve;
@@ -35,7 +35,7 @@ const MOST_LINES: usize = 2000;
 /// Pixels of a curve's height.
 const CURVE: i64 = 90;
 
-/// What drawing needs to know.
+/// The input for drawing.
 struct Page<'a> {
     subject: Subject,
     record: &'a Record,
@@ -223,7 +223,7 @@ impl Page<'_> {
         svg.finish(&format!("usage of {label} over time"))
     }
 
-    /// The queues that get pictures: those with jobs, the most waiting first where there are too many.
+    /// The queues with charts: those with jobs; if there are too many, the ones with the longest waits.
     fn drawn_queues(&self) -> Vec<&QueueReport> {
         let mut queues: Vec<_> = self.report.queues.iter().filter(|q| q.jobs > 0).collect();
         if queues.len() > MOST_QUEUES {

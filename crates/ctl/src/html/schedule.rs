@@ -1,4 +1,4 @@
-//! A schedule as data for the picture that the page's script draws: see the head of `gantt.js` for its form.
+//! A schedule as data for the page's script: see the head of `gantt.js` for its form.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Texts {
 }
 
 impl Schedule {
-    /// What a record comes to. `end` in milliseconds from the beginning.
+    /// The schedule of a record. `end` in milliseconds from the beginning.
     pub fn new(record: &Record, end: i64, flavors: &BTreeMap<Arc<str>, usize>) -> Self {
         let mut texts = Texts::default();
         let mut entries = vec![Vec::new(); record.jobs.len()];
@@ -175,7 +175,7 @@ fn got(holdings: &[Holding]) -> String {
     holdings.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Each change of a node of quota with the one before it.
+/// Each change of a node's quota with the one before.
 fn changes(quotas: &[QuotaChange]) -> impl Iterator<Item = (Option<&QuotaChange>, &QuotaChange)> {
     let mut last: BTreeMap<(&Arc<str>, bool), &QuotaChange> = BTreeMap::new();
     quotas.iter().map(move |change| (last.insert((&change.node, change.is_queue), change), change))
@@ -197,12 +197,12 @@ fn stops(quotas: &[QuotaChange]) -> Vec<Stop> {
     stops
 }
 
-/// What happened to nodes, queues and quota.
+/// The events of nodes, queues and quota.
 fn marks(record: &Record) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut reported = BTreeSet::new();
     for (before, now) in changes(&record.quotas) {
-        // What is there from the beginning is no change.
+        // An initial state is not a change.
         let Some(before) = before else { continue };
         let kind = if now.is_queue { "ClusterQueue" } else { "Cohort" };
         let mut push = |what, text| {
@@ -236,7 +236,7 @@ fn marks(record: &Record) -> Vec<Mark> {
     marks
 }
 
-/// What the scenario's messages are about.
+/// The kind of object that a scenario's message is about.
 fn kind_of(message: &str) -> &'static str {
     let stops = |policy: &str| message.contains(&format!("\"stopPolicy\":\"{policy}\""));
     match message {

@@ -1,7 +1,6 @@
-//! Drawing: time goes from left to right over the whole width that there is, heights are pixels.
+//! Drawing: time goes from left to right over the full width, heights are pixels.
 //!
-//! What stretches with the page (areas, lines) is drawn in units of time's axis; what must not (texts) is placed at a part of
-//! the width.
+//! Parts that stretch with the page (areas, lines) use units of the time axis; texts, which must not stretch, have a relative position.
 
 use std::fmt::Write as _;
 
@@ -36,12 +35,12 @@ pub(super) fn colour(flavor: usize) -> String {
     format!("c{}", flavor % COLOURS)
 }
 
-/// A drawing that is being made.
+/// A drawing in progress.
 pub(super) struct Svg {
     grid: String,
-    /// What stretches.
+    /// Parts that stretch.
     plot: String,
-    /// What does not.
+    /// Parts that do not.
     fixed: String,
     height: i64,
     end: i64,

@@ -1,4 +1,4 @@
-//! One path of a template: its steps, how they are read, and what they find.
+//! One path of a template: its steps, how they are parsed, and their results.
 
 use std::cmp::Ordering;
 
@@ -18,13 +18,13 @@ enum Step {
     All,
     /// The value itself and all within it.
     Descend,
-    /// Elements from one on, before another, every so many; from the end if negative.
+    /// A slice: start, end (exclusive) and step; negative numbers count from the end.
     Slice(Option<i64>, Option<i64>, i64),
     /// One element, from the end if negative.
     Element(i64),
-    /// What each of several paths finds.
+    /// The results of several paths.
     Union(Vec<Path>),
-    /// Elements for which it holds.
+    /// The elements for which the condition holds.
     Filter(Operand, Option<(Comparison, Operand)>),
 }
 
@@ -55,7 +55,7 @@ const COMPARISONS: [(&str, Comparison); 6] = [
 ];
 
 impl Path {
-    /// What the path finds, in the order of the document.
+    /// The results of the path, in the order of the document.
     pub fn find(&self, value: &Value) -> Vec<Value> {
         let mut all = Vec::new();
         self.find_within(value, &mut all);
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         Self { all: text, rest: text }
     }
 
-    /// That something else should stand here.
+    /// The error that something else was expected here.
     pub fn wrong(&self, expected: &'static str) -> JsonPathError {
         JsonPathError { at: self.all.chars().count() - self.rest.chars().count(), expected }
     }
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         if self.eat("}") { Ok(()) } else { Err(self.wrong("}")) }
     }
 
-    /// A quoted text, if one stands here.
+    /// A quoted text, if one begins here.
     pub fn quoted(&mut self) -> Result<Option<String>, JsonPathError> {
         let Some(quote) = self.rest.chars().next().filter(|c| ['"', '\''].contains(c)) else {
             return Ok(None);
@@ -268,7 +268,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name after a dot, if one stands there: `{.}` is the value itself.
+    /// A name after a dot, if there is one: `{.}` is the value itself.
     fn member(&mut self, steps: &mut Vec<Step>) {
         if self.eat("*") {
             return steps.push(Step::All);
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
         Some(number)
     }
 
-    /// What stands in brackets.
+    /// The content of brackets.
     fn brackets(&mut self) -> Result<Step, JsonPathError> {
         const EXPECTED: &str = "a number, *, a quoted name or ?(…)";
         self.skip_blanks();

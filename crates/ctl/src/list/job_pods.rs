@@ -1,4 +1,4 @@
-//! Which pods a job has: by the label that its controller gives them, or by what each pod says of itself.
+//! Which pods a job has: by the label of its controller, or by each pod's own metadata.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +16,11 @@ const TEMPLATE_HASH: &str = "pod-template-hash";
 /// A job as its user names it: `TYPE[.GROUP]/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The type, in lower case, singular where that is known.
+    /// The type in lower case, singular if known.
     word: String,
     /// The group, where it was given or is known.
     group: Option<String>,
-    /// The kind, if it is one that is built in.
+    /// The kind, if it is built in.
     kind: Option<JobKind>,
     /// The name.
     pub name: String,
@@ -28,12 +28,12 @@ pub struct Named {
     made: Vec<Made>,
 }
 
-/// Which pods, of those that selectors select, are those of a job.
+/// Which of the pods that the selectors select belong to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// All with this label selector.
     Labelled(String),
-    /// Those that say so themselves.
+    /// The pods that name the job in their metadata.
     Said,
 }
 
@@ -91,7 +91,7 @@ impl Named {
     /// Whether an owner reference names it.
     fn is_owner(&self, owner: &Value) -> bool {
         let kind = text(&owner["kind"]).to_ascii_lowercase();
-        // Of a kind that is not built in, the plural is taken, too.
+        // For a kind that is not built in, the plural is accepted, too.
         let plural = self.kind.is_none() && self.word == format!("{kind}s");
         if !(kind == self.word || plural) || text(&owner["name"]) != self.name {
             return false;
@@ -125,7 +125,7 @@ impl Named {
         owners(object).any(|owner| self.is_owner(owner) || self.has_pod(owner, object) || is_made(owner))
     }
 
-    /// Whether the owner of a Workload is one of its pods, each of which is a job.
+    /// Whether the owner of a Workload is one of the job's pods, each of which is a job.
     fn has_pod(&self, owner: &Value, workload: &Value) -> bool {
         let name = text(&owner["name"]);
         let is_own = self.kind.is_some_and(|kind| kind.names_pod(&self.name, &name));
@@ -136,7 +136,7 @@ impl Named {
             && hash.is_none_or(|hash| name.starts_with(&format!("{}-{hash}-", self.name)))
     }
 
-    /// Whether a pod is one of its pods, which has these Workloads (namespace and name); `pod` has its metadata.
+    /// Whether a pod belongs to the job, whose Workloads (namespace and name) are these; `pod` has its metadata.
     pub fn has(&self, pod: &Value, workloads: &BTreeSet<(String, String)>) -> bool {
         let metadata = &pod["metadata"];
         let workload = text(&metadata["annotations"][labels::WORKLOAD]);
@@ -216,7 +216,7 @@ mod tests {
     fn the_workloads_of_a_deployment_are_those_of_its_pods() {
         let of = |pod: &str| json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod}]}});
         assert!(named("deployment/web").owns(&of("web-5d8c-x2k9p")));
-        // Those of the Deployment `web-a`, of a pod that is alone, and of a StatefulSet.
+        // Pods of the Deployment `web-a`, of no owner, and of a StatefulSet.
         for other in ["web-a-5d8c-x2k9p", "web", "web-0", "web-5d8c-", "webs-5d8c-x2k9p"] {
             assert!(!named("deployment/web").owns(&of(other)), "{other}");
         }
@@ -242,7 +242,7 @@ mod tests {
         assert!(named("deployment/web").has(&web, &none));
         // The ReplicaSet of a Deployment `web-a`, whose name begins in the same way.
         assert!(!named("deployment/web").has(&owned("apps/v1", "ReplicaSet", "web-a-5d"), &none));
-        // What no kind is known of.
+        // A kind that no integration knows.
         let flow = owned("argoproj.io/v1alpha1", "Workflow", "a");
         for job in ["workflow/a", "Workflows/a", "workflows.argoproj.io/a", "workflow.v1alpha1.argoproj.io/a"]
         {
@@ -251,7 +251,7 @@ mod tests {
         for job in ["workflow/b", "workflow.example.com/a", "flow/a"] {
             assert!(!named(job).has(&flow, &none), "{job}");
         }
-        // One whose pods belong to what its controller makes.
+        // A job whose pods belong to objects that its controller makes.
         let admitted = json!({"metadata": {"namespace": "ns", "annotations": {labels::WORKLOAD: "w"}}});
         let workloads = |namespace: &str| BTreeSet::from([(namespace.to_owned(), "w".to_owned())]);
         assert!(named("rayjob/a").has(&admitted, &workloads("ns")));

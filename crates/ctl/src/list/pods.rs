@@ -1,4 +1,4 @@
-//! The list of a job's pods, in the columns that the API server gives kubectl.
+//! The list of a job's pods, with the columns that the API server gives kubectl.
 
 use std::collections::BTreeSet;
 

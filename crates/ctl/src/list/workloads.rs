@@ -1,4 +1,4 @@
-//! The list of Workloads, with their places in their queues.
+//! The list of Workloads, with their positions in their queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,14 +59,14 @@ pub struct Workloads {
     pub of: Option<String>,
 }
 
-/// What is shown of Workloads besides themselves.
+/// Data of Workloads from outside their objects.
 #[derive(Debug, Default)]
 struct Around {
     /// The ClusterQueue of each LocalQueue, by namespace and name.
     targets: BTreeMap<(String, String), String>,
     /// The place of each waiting Workload, by namespace and name.
     places: BTreeMap<(String, String), i64>,
-    /// In how many queues places are not known that are there, and why in the first.
+    /// The number of queues whose positions are unknown although they exist, and the reason for the first.
     unknown: Option<(usize, String)>,
 }
 
@@ -150,7 +150,7 @@ impl Around {
             // Without the visibility API, or the right to read it, no position is shown.
             around.note_places(async |query| maybe(client, &format!("{place}?{query}")).await).await;
             if let Some((queues, _)) = &mut around.unknown {
-                // What does not answer for one queue does not answer for the next.
+                // If the API does not answer for one queue it does not answer for the next.
                 *queues = waiting.len() - at;
                 break;
             }
@@ -179,7 +179,7 @@ impl Around {
         }
     }
 
-    /// That places are missing, if they are.
+    /// The warning that positions are missing, if so.
     fn warning(&self) -> Option<String> {
         let (queues, why) = self.unknown.as_ref()?;
         Some(format!("warning: positions in {queues} queue(s) are missing: {why}"))
@@ -333,7 +333,7 @@ mod tests {
         let mut around = Around::default();
         around.note_places(async |_| Ok(None)).await;
         assert!(around.places.is_empty() && around.warning().is_none());
-        // What is there and cannot be told is said.
+        // Positions that exist and cannot be read cause a warning.
         around.note_places(async |_| Err("slowly".to_owned())).await;
         let warning = "warning: positions in 1 queue(s) are missing: slowly";
         assert_eq!(around.warning().as_deref(), Some(warning));

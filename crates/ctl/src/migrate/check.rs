@@ -11,12 +11,12 @@ const STORAGE: &str = "v1beta2";
 /// The versions that they know.
 const KNOWN: [&str; 2] = ["v1beta1", STORAGE];
 
-/// What is in the cluster, what would change, and what is not supported.
+/// What the cluster has, what would change, and what is not supported.
 ///
 /// # Errors
 ///
 /// If the API server cannot be reached, or refuses to show the manager, its configuration, lease and webhooks, or the definitions. Objects that
-/// cannot be read are a part of the report.
+/// cannot be read are part of the report.
 pub async fn check(place: &Place) -> Result<Report, MigrateError> {
     let mut report = Report::default();
     let configuration = surroundings::look(place, &mut report).await?.unwrap_or_default();
@@ -58,7 +58,7 @@ async fn kind(place: &Place, definition: &Definition, tally: &mut Tally, report:
     KindLine { plural, objects, stored: found.stored.join(", "), change: change(found) }
 }
 
-/// What installing Sluice's definition over this one changes for the objects.
+/// What changes for the objects when Sluice's definition is installed over this one.
 fn change(found: &Found) -> String {
     if found.storage != STORAGE {
         format!("written in {STORAGE} from then on; then `sluice migrate storage`")

@@ -10,7 +10,7 @@ use crate::print::{line, print, say};
 /// Something is not supported, has to be done first, or is left to do: not a failure, but not the end either.
 const NOT_CLEAR: u8 = 3;
 
-/// Refusals that are reported for a kind: they often have one cause.
+/// How many refusals are reported per kind: they often have the same cause.
 const EXAMPLES: usize = 10;
 
 /// `sluice migrate …`.

@@ -1,4 +1,4 @@
-//! The definitions in the cluster, beside those that Sluice brings.
+//! The definitions in the cluster, and those of Sluice.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -15,7 +15,7 @@ pub struct Definition {
     pub plural: String,
     /// The kind.
     pub kind: String,
-    /// What the cluster has; `None` if it does not know the kind.
+    /// The cluster's definition; `None` if it does not know the kind.
     pub found: Option<Found>,
 }
 
@@ -45,7 +45,7 @@ impl Found {
         }
     }
 
-    /// Whether every object is known to be stored in the version that is written now.
+    /// Whether every object is known to be stored in the current storage version.
     pub fn is_clean(&self) -> bool {
         self.stored.as_slice() == [self.storage.as_str()]
     }
@@ -89,7 +89,7 @@ impl Definition {
     }
 }
 
-/// All kinds of Kueue's API, with what the cluster has of each.
+/// All kinds of Kueue's API, with the cluster's definition of each.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What goes wrong in a migration, and how it is told.
+//! The errors of a migration, and their messages.
 
 use sluice_client::error_chain::Chain;
 
@@ -8,7 +8,7 @@ pub enum MigrateError {
     /// The API server refused or did not answer.
     #[error("{what}")]
     Api {
-        /// What was tried, on what.
+        /// The operation and its object.
         what: String,
         /// Why it failed.
         source: Box<kube::Error>,
@@ -38,7 +38,7 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// What an error says to a reader: the API server's message, if it answered.
+/// The message for the user: the API server's, if it answered.
 pub(super) fn api_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -1,4 +1,4 @@
-//! Looking through the objects for what Sluice does not have, and for what breaks its rules.
+//! Searches the objects for features that Sluice does not have, and for violations of its rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,20 +25,20 @@ const PAGE: u32 = 500;
 /// Names that are listed for each thing found.
 const EXAMPLES: usize = 3;
 
-/// Kinds on which nothing in Sluice acts.
+/// Kinds that Sluice ignores.
 const IDLE_KINDS: [(&str, &str); 2] = [
     ("multikueueclusters", "jobs are not sent to other clusters (MultiKueue)"),
     ("multikueueconfigs", "jobs are not sent to other clusters (MultiKueue)"),
 ];
 
-/// The same thing, found in so many objects.
+/// The same finding in several objects.
 #[derive(Clone, Debug, Default)]
 struct Finding {
     count: usize,
     examples: Vec<String>,
 }
 
-/// What was found in the objects of all kinds.
+/// The findings in the objects of all kinds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     unsupported: BTreeMap<String, Finding>,
@@ -50,7 +50,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing was found yet. Some rules depend on the gates.
+    /// An empty tally. Some rules depend on the gates.
     pub fn new(gates: Gates) -> Self {
         Self { gates, ..Self::default() }
     }
@@ -61,7 +61,7 @@ impl Tally {
         Self { external, ..self }
     }
 
-    /// What is used that Sluice does not have.
+    /// The features in use that Sluice does not have.
     pub fn unsupported(&self) -> Vec<String> {
         lines(&self.unsupported)
     }
@@ -71,12 +71,12 @@ impl Tally {
         &self.running
     }
 
-    /// What breaks a rule.
+    /// The violated rules.
     pub fn broken(&self) -> Vec<String> {
         lines(&self.broken)
     }
 
-    /// Looks at one object, in v1beta2.
+    /// Examines one object, in v1beta2.
     pub fn look(&mut self, plural: &str, object: &Value) {
         let name = full_name(plural, object);
         let mut unsupported = Vec::new();
@@ -151,7 +151,7 @@ fn workload(workload: &Value, external: &BTreeSet<JobKind>) -> Vec<String> {
     found
 }
 
-/// The rules that an object breaks. One that cannot even be read breaks the first of all.
+/// The rules that an object violates. An unreadable object violates the first rule.
 fn rules<T: DeserializeOwned>(object: &Value, check: impl FnOnce(&T) -> Vec<FieldError>) -> Option<String> {
     match serde_json::from_value(object.clone()) {
         Ok(typed) => {
@@ -187,9 +187,9 @@ fn lines(findings: &BTreeMap<String, Finding>) -> Vec<String> {
     findings.iter().map(line).collect()
 }
 
-/// Reads all objects of a kind and looks at each. How many there are, or why they cannot be read.
+/// Reads and examines all objects of a kind. Returns how many there are, or why they cannot be read.
 ///
-/// They are read in the version that is stored, which works while no conversion webhook answers, and converted here.
+/// They are read in the stored version, which works without a conversion webhook, and converted here.
 pub async fn look_at_all(
     client: &Client,
     definition: &Definition,
@@ -207,7 +207,7 @@ pub async fn look_at_all(
             let mut object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
             object["apiVersion"] = format!("{}/{version}", sluice_api::GROUP).into();
             object["kind"] = definition.kind.clone().into();
-            // What cannot be converted is shown as broken by the rules below.
+            // An object that cannot be converted is reported by the rules below.
             let _ = convert(&mut object, Version::V1beta2);
             tally.look(&definition.plural, &object);
         }

@@ -11,22 +11,22 @@ pub struct KindLine {
     pub objects: Option<usize>,
     /// The versions in which objects may be stored.
     pub stored: String,
-    /// What installing Sluice changes.
+    /// What changes with Sluice's definition.
     pub change: String,
 }
 
 /// Everything that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What manages the cluster now.
+    /// The managers that run now.
     pub managers: Vec<String>,
     /// The kinds.
     pub kinds: Vec<KindLine>,
     /// What must be done before Sluice may run.
     pub obstacles: Vec<String>,
-    /// What is in use and Sluice does not have.
+    /// Features in use that Sluice does not have.
     pub unsupported: Vec<String>,
-    /// What is good to know.
+    /// Other notes.
     pub notes: Vec<String>,
 }
 

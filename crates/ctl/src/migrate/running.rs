@@ -1,4 +1,4 @@
-//! Jobs that run on quota of their Workloads, and that will be stopped: they make more pods than were counted.
+//! Running jobs that will be stopped because they make more pods than their Workloads count.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Takes in a Workload, in v1beta2. Those of elastic jobs are left out, of which one has several, and those of objects whose pods are jobs, or
-    /// wait by themselves.
+    /// Adds a Workload, in v1beta2. Workloads of elastic jobs are skipped, since a job has several, and those of objects whose pods are jobs or wait
+    /// themselves.
     pub fn look(&mut self, workload: &Value) {
         let conditions = || workload["status"]["conditions"].as_array().into_iter().flatten();
         let holds = |kind: WorkloadCondition| {
@@ -53,7 +53,7 @@ impl Running {
         self.by_kind.entry(kind).or_default().insert(job, counts);
     }
 
-    /// What is to be said of the jobs that will be stopped, and of those that cannot be read. Reads the jobs of each kind that has any.
+    /// The lines about jobs that will be stopped, and about jobs that cannot be read. Reads the jobs of each kind that has any.
     pub async fn lines(&self, client: &Client) -> Vec<String> {
         let mut lines = Vec::new();
         for (kind, counted) in &self.by_kind {
@@ -65,7 +65,7 @@ impl Running {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
             match read(&api, *kind, counted).await {
                 Ok(found) => lines.extend(found),
-                // Their kind is not there any more, nor are they.
+                // The kind no longer exists, so its jobs do not, either.
                 Err(error) if code(&error) == Some(404) => {}
                 Err(error) => lines.push(format!(
                     "{} cannot be read, so that it is not known which of them will be stopped: {}",
@@ -103,7 +103,7 @@ async fn read(
     }
 }
 
-/// Of which pod set a job that runs makes more pods than were counted.
+/// The pod set of which a running job makes more pods than were counted.
 fn more_than(view: &JobView, counted: &BTreeMap<String, i64>) -> Option<String> {
     if view.suspended || view.finished.is_some() || view.invalid.is_some() {
         return None;

@@ -1,9 +1,8 @@
 //! Rewriting stored objects.
 //!
-//! An empty change, guarded by the resourceVersion, makes the API server write an object again, in the version that is stored now;
-//! one that is in that version already is not written at all. So the step can be interrupted anywhere and begun again: what was
-//! done costs a read. Only after a whole pass over a kind are the older versions taken out of `status.storedVersions`, and only
-//! if the definition is still the one that the pass began with.
+//! An empty change, guarded by the resourceVersion, makes the API server write an object again in the current storage version. An object that is in
+//! that version already is not written, so the step can be interrupted and repeated at any time: finished objects cost a read. The older versions are
+//! removed from `status.storedVersions` only after a whole pass over a kind, and only if its definition has not changed since.
 
 use futures::StreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -22,18 +21,18 @@ const EXPIRATIONS: u32 = 5;
 /// How often the definition's status is tried when another client writes it.
 const ATTEMPTS: u32 = 5;
 
-/// What became of one kind.
+/// The result for one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The cluster does not know the kind.
     Unknown,
     /// Every object was in the right version already.
     Clean,
-    /// So many objects were rewritten, and `status.storedVersions` names only this version.
+    /// The number of rewritten objects; `status.storedVersions` has only this version.
     Done {
         /// How many objects there were.
         objects: usize,
-        /// The version that is stored.
+        /// The stored version.
         version: String,
     },
     /// Some objects could not be rewritten; `status.storedVersions` stays as it was.
@@ -47,7 +46,7 @@ pub enum Outcome {
     Changed,
 }
 
-/// Rewrites the objects of one kind. `progress` receives how many are done, page by page.
+/// Rewrites the objects of one kind. `progress` receives the number of finished objects, page by page.
 ///
 /// # Errors
 ///
@@ -88,7 +87,7 @@ async fn rewrite_all(
         let list = match api.list_metadata(&params).await {
             Ok(list) => list,
             Err(error) if code(&error) == Some(410) && expired < EXPIRATIONS => {
-                // What was rewritten costs only a read the second time.
+                // Rewritten objects cost only a read the second time.
                 (expired, done, params) = (expired + 1, 0, ListParams::default().limit(page));
                 failures.clear();
                 continue;

@@ -1,4 +1,4 @@
-//! What else is in the cluster: what manages it now, with which configuration, and what Kueue would leave behind.
+//! The rest of the cluster: which manager runs, with which configuration, and what Kueue would leave behind.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -20,7 +20,7 @@ use super::report::Report;
 
 /// The Deployment, in Kueue's manifests and in Sluice's.
 const DEPLOYMENT: &str = "kueue-controller-manager";
-/// What follows the prefix of all names in the Deployment's name.
+/// The suffix of the Deployment's name, after the name prefix.
 const DEPLOYMENT_SUFFIX: &str = "-controller-manager";
 /// The label of the Deployment, under any name.
 const MANAGER_LABEL: &str = "control-plane=controller-manager";
@@ -54,18 +54,18 @@ pub async fn look(place: &Place, report: &mut Report) -> Result<Option<Configura
     Ok(configuration)
 }
 
-/// What was found of the manager.
+/// The manager that was found.
 #[derive(Default)]
 struct Manager {
     /// The value of its `--feature-gates`.
     feature_gates: Option<String>,
     /// The prefix of the names of its objects.
     prefix: Option<String>,
-    /// Whether a Kueue is about that has pods, or is to have some.
+    /// Whether a Kueue exists that has pods or wants some.
     kueue_runs: bool,
 }
 
-/// The Deployments: the one of the usual name, else those by the label, whatever their release is named.
+/// The Deployments: the one with the usual name, else all with the label, whatever their release name.
 async fn manager(place: &Place, report: &mut Report) -> Result<Manager, MigrateError> {
     let api: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
     let what = format!("reading the deployment {}/{DEPLOYMENT}", place.namespace);
@@ -86,7 +86,7 @@ async fn manager(place: &Place, report: &mut Report) -> Result<Manager, MigrateE
     Ok(manager)
 }
 
-/// What a Deployment says of the manager; nothing if it is that of another operator, which may have the label, too.
+/// Describes the manager of a Deployment; ignores the Deployment of another operator, which may have the label, too.
 fn describe(deployment: Deployment, namespace: &str, manager: &mut Manager, report: &mut Report) {
     let name = deployment.metadata.name.unwrap_or_default();
     let spec = deployment.spec.unwrap_or_default();
@@ -175,7 +175,7 @@ async fn lease(
     Ok(())
 }
 
-/// Who holds a lease. A foreign holder that renews it is a manager that runs, wherever that is; one that is `known` to run is an obstacle already.
+/// The holder of a lease. A foreign holder that renews it is a running manager, possibly elsewhere; a `known` running one is already reported.
 fn holder(name: &str, spec: &LeaseSpec, now: Timestamp, known: bool, report: &mut Report) {
     let Some(holder) = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty()) else {
         return report.managers.push(format!("no manager holds the lease {name}"));
@@ -198,7 +198,7 @@ fn holder(name: &str, spec: &LeaseSpec, now: Timestamp, known: bool, report: &mu
     }
 }
 
-/// Webhooks of Kueue that no server answers any more: with them in the cluster, whole kinds could not be created any more.
+/// Kueue's webhooks that no server will answer: as long as they exist, objects of whole kinds cannot be created.
 async fn webhooks(place: &Place, report: &mut Report) -> Result<(), MigrateError> {
     let what = "listing webhook configurations";
     let all = ListParams::default();
@@ -217,8 +217,8 @@ async fn webhooks(place: &Place, report: &mut Report) -> Result<(), MigrateError
     Ok(())
 }
 
-/// The entries of a configuration that stay when Sluice's chart is installed, and that no server answers then. The chart replaces the configurations of
-/// the name that it gives its own; those of a release of another name stay whole.
+/// Entries of a configuration that remain when Sluice's chart is installed and have no server then. The chart replaces the configurations with its
+/// own names; those of a release with another name remain completely.
 fn foreign_entries<'a>(
     kind: &str,
     metadata: &ObjectMeta,
@@ -242,7 +242,7 @@ fn foreign_entries<'a>(
     }
 }
 
-/// What follows the prefix of all names in that of a configuration.
+/// The suffix of a configuration's name, after the name prefix.
 fn suffix_of(kind: &str) -> &'static str {
     if kind == MUTATING { "-mutating-webhook-configuration" } else { "-validating-webhook-configuration" }
 }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_that_no_server_answers_are_told_and_no_others() {
+    fn webhooks_that_no_server_answers_are_reported_and_no_others() {
         let config = |namespace: &str| WebhookClientConfig {
             service: Some(ServiceReference {
                 namespace: namespace.to_owned(),
@@ -386,7 +386,7 @@ mod tests {
             )
         };
         assert_eq!(told(usual, json!({})), [obstacle("mother.kb.io", usual)]);
-        // The chart does not replace what has another name: all of it stays, and names a Service that is gone.
+        // The chart does not replace a configuration with another name: all of it remains, and refers to a Service that is gone.
         let all = "mclusterqueue.kb.io, mjob.kb.io, mjobset-without-queue.kb.io, mpod.kb.io, mother.kb.io";
         for other in ["team-mutating-webhook-configuration", "kueue-validating-webhook-configuration"] {
             assert_eq!(told(other, json!({})), [obstacle(all, other)]);

@@ -1,4 +1,4 @@
-//! The lines of a journal that a report shows. A journal may be much longer than the time that is asked for: what had ended before that is not kept.
+//! The lines of a journal that a report needs. A journal may cover much more time than the report: Workloads that ended before it are dropped.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::usage::source::Sink;
 /// A line with its place among all that were taken.
 type Placed = (u64, Line);
 
-/// Takes lines in any order, and keeps those that are shown.
+/// Takes lines in any order, and keeps the needed ones.
 pub(super) struct Wanted<'a> {
     args: &'a ReportArgs,
     namespace: Option<&'a str>,
-    /// Nothing: from the first line on.
+    /// `None`: from the first line on.
     since: Option<Timestamp>,
-    /// Nothing: up to the last line.
+    /// `None`: up to the last line.
     until: Option<Timestamp>,
     kept: Kept,
     /// The times of the first and the last line.
@@ -28,15 +28,15 @@ pub(super) struct Wanted<'a> {
 
 #[derive(Default)]
 struct Kept {
-    /// By the UID of the Workload, and by time: replicas write the same lines. Nothing of one that had ended before.
+    /// By the UID of the Workload, then by time: replicas write the same lines. `None` for a Workload that had ended before.
     workloads: BTreeMap<String, Option<BTreeMap<Timestamp, Vec<Placed>>>>,
-    /// Those about queues, and about the journal.
+    /// Lines about queues, and about the journal.
     others: Vec<Placed>,
     taken: u64,
 }
 
 impl<'a> Wanted<'a> {
-    /// Keeps what is to be seen of the time between these.
+    /// Keeps the lines about this period.
     pub fn new(
         args: &'a ReportArgs,
         namespace: Option<&'a str>,
@@ -45,7 +45,7 @@ impl<'a> Wanted<'a> {
         Self { args, namespace, since, until, kept: Kept::default(), span: None }
     }
 
-    /// Takes what has no end in files. What a later manager did not find any more is over; the rest is open, and shown so.
+    /// Takes the reservations without an end in the files. One that a later manager did not find has ended; the others are shown as open.
     pub fn take_lost(&mut self, ends: FileEnds) {
         let span = self.span;
         let mut shown = 0;
@@ -67,7 +67,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// What is shown, in the order in which it was taken.
+    /// The kept lines, in the order in which they were taken.
     pub fn into_lines(self) -> Vec<Line> {
         let of_workloads =
             self.kept.workloads.into_values().flatten().flat_map(BTreeMap::into_values).flatten();
@@ -149,7 +149,7 @@ mod tests {
             for number in 0..1000 {
                 let name = format!("over-{number}");
                 wanted.take(line(1, &name, &json!({"what": "QuotaReserved", "usage": usage})));
-                // The other replica was not there any more when these ended.
+                // The other replica no longer existed when these ended.
                 if replica == 0 {
                     wanted.take(line(2, &name, &json!({"what": "Released", "since": "2026-01-01T01:00:00Z", "outcome": "Finished", "usage": usage})));
                     wanted.take(line(2, &name, &json!({"what": "Finished", "reason": "Succeeded"})));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_comes_after_the_end_only_what_tells_of_before_is_kept() {
+    fn of_lines_after_the_end_only_those_about_the_time_before_are_kept() {
         let args = args("");
         let mut wanted = Wanted::new(&args, None, [None, Some(SINCE.parse().unwrap())]);
         let holding = |since: &str| json!({"what": "Holding", "since": format!("2026-01-01T{since}:00:00Z"), "usage": {}});

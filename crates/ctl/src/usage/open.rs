@@ -1,4 +1,4 @@
-//! Reservations whose end is in no line: it was lost with the process that saw it, or nothing ran then.
+//! Reservations without an end in the journal: it was lost with its process, or no process ran then.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use sluice_api::journal::{Event, Line, Outcome, Usage, WorkloadLine};
 
 /// Times of conditions are whole seconds: what began in the second of the reading may not have been read yet.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
-/// After so long a process has written down what holds quota as it begins.
+/// By this time after its start a process has written which Workloads hold quota.
 const OPENING: SignedDuration = SignedDuration::from_mins(1);
-/// Clocks may differ by that much.
+/// The most that clocks may differ.
 const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 /// The last reservation of a Workload. Those before ended when it began.
@@ -24,7 +24,7 @@ struct Latest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Open(BTreeMap<String, (Option<Latest>, Timestamp)>);
 
-/// What a process wrote, as far as it says when it began: it names then what holds quota.
+/// A process's lines since its start, if that is known: at its start it writes which Workloads hold quota.
 #[derive(Clone, Copy, Debug)]
 struct Process {
     began: Option<Timestamp>,
@@ -45,9 +45,9 @@ pub(super) struct OfFiles {
 pub(crate) struct FileEnds {
     /// The last line of the files.
     pub last: Option<Timestamp>,
-    /// As lines: those of what may have gone on after the last line, at that.
+    /// Lines that end, at the last line, the reservations that may have continued after it.
     pub at_last: Vec<Line>,
-    /// Those of what a later process did not find any more, each at the last line about it.
+    /// Lines for reservations that a later process did not find, each at the last line about it.
     pub before: Vec<Line>,
 }
 
@@ -93,7 +93,7 @@ impl OfFiles {
     }
 }
 
-/// The end of a reservation of which a line tells, at a time.
+/// The end, at a time, of the reservation in a line.
 fn end(line: &WorkloadLine, since: Timestamp, at: Timestamp) -> Line {
     let held = match &line.event {
         Event::QuotaReserved { held }
@@ -132,9 +132,9 @@ impl Open {
         }
     }
 
-    /// The ends of those that began before `now` and that no Workload holds now: at the last line about them.
+    /// The ends of reservations that began before `now` and that no Workload holds now, each at the last line about it.
     ///
-    /// The lines of what is held now have been noted, with `now` as their time.
+    /// The lines about current usage have been added before, with `now` as their time.
     pub(super) fn ends(&self, now: Timestamp) -> Vec<Line> {
         let before = now.saturating_sub(SECOND).unwrap_or(now);
         let ends = self.0.values().filter_map(|(latest, last)| {
@@ -200,7 +200,7 @@ mod tests {
             holding(100, "runs", 10),
             released(40, "over", 30),
             reserved(30, "over"),
-            // It began while the Workloads were read.
+            // The reservation began while the Workloads were read.
             reserved(99, "new"),
             line(50, "waits", &json!({"what": "Pending", "reason": "Pending"})),
         ];

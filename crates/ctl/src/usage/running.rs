@@ -1,4 +1,4 @@
-//! What holds quota now, as the journal's lines say it: the journal has lines of changes only.
+//! Current usage of quota as journal lines: the journal itself has only changes.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub(super) fn workload(object: Value, now: Timestamp) -> Option<Line> {
     })))
 }
 
-/// What a pod set takes of a resource: pods that are over and do not come again take nothing.
+/// A pod set's usage of a resource, without pods that have ended and are not replaced.
 fn held(assigned: &PodSetAssignment, resource: &str, status: &WorkloadStatus) -> Amount {
     let text = assigned.resource_usage.get(resource).map_or("0", |quantity| quantity.0.as_str());
     let total = Quantity::parse(text).map_or(Amount::ZERO, |quantity| amount_of(resource, &quantity));

@@ -1,4 +1,4 @@
-//! Where lines come from: the manager's API, or files.
+//! The sources of lines: the manager's API, or files.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -17,14 +17,14 @@ use super::running;
 use crate::cluster::{self, collection, selector};
 use crate::print::say;
 
-/// What the manager writes down can be read after a second.
+/// After this time the manager's latest lines are readable.
 const FLUSHED: Duration = Duration::from_secs(2);
-/// Lines of so long before now are read once more then.
+/// Lines this recent are read once more then.
 const RECENT: SignedDuration = SignedDuration::from_mins(1);
-/// How often it is begun anew where another replica answers that has a disk of its own.
+/// How often reading restarts when another replica with its own disk answers.
 const ATTEMPTS: usize = 5;
 
-/// What lines are given to.
+/// Receives lines.
 pub(crate) trait Sink: Send {
     /// Everything so far is given once more: another replica answers now.
     fn begin_again(&mut self);
@@ -32,12 +32,12 @@ pub(crate) trait Sink: Send {
     fn take(&mut self, line: Line);
 }
 
-/// What was read, besides lines.
+/// What was read besides lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Online {
     /// The first line of the journal that answered: it knows nothing of before.
     pub oldest: Option<Timestamp>,
-    /// How many reservations have no end in it, though nothing holds them any more.
+    /// The number of reservations without an end that no Workload holds any more.
     pub without_end: usize,
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn online(
     now: Timestamp,
     sink: &mut dyn Sink,
 ) -> anyhow::Result<Online> {
-    // Those who may not read the journal are told so, and not what else they may not read.
+    // Users who may not read the journal get only this error, not those of the other lists.
     let journal = journal(queue)?;
     page(client, &format!("{journal}?limit=1&since={}", encoded(&now.to_string()))).await?;
     let workloads = collection(Kind::Workload, None);
@@ -136,7 +136,7 @@ async fn reported(
         };
         let mut read = pages(ask, journal, since, &mut take).await;
         if read.is_ok() && !open.ends(now).is_empty() {
-            // What ended just now may not have been written out yet: its end would be taken for lost.
+            // The end of a recent reservation may not be written yet, and would count as lost.
             wait().await;
             let mut take = |line: Line| {
                 // Told twice, lines about Workloads count once; how many are missing would count twice.
@@ -159,7 +159,7 @@ async fn reported(
 /// Where the journal of a ClusterQueue is, or of all.
 fn journal(queue: Option<&str>) -> anyhow::Result<String> {
     let queues = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues";
-    // All queues are the one that no queue can be called.
+    // The name for all queues; no queue can have it.
     let all = || Ok(format!("{queues}/-"));
     Ok(queue.map_or_else(all, |queue| cluster::object(queues, queue))? + "/journal")
 }
@@ -204,7 +204,7 @@ fn is_another_replica(error: &anyhow::Error) -> bool {
     status.code == 400 && status.message.contains("continue")
 }
 
-/// What to do where there is no journal.
+/// Adds advice for a missing journal.
 fn advised(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) if [404, 503].contains(&status.code) => anyhow::anyhow!(
@@ -226,7 +226,7 @@ pub(crate) fn files(paths: &[PathBuf], take: &mut dyn FnMut(Line)) -> anyhow::Re
         for file in found {
             let name = file.file_stem().map(|name| name.to_string_lossy()).unwrap_or_default();
             let (process, number) = name.rsplit_once('.').unwrap_or((&*name, ""));
-            // The name of one that is in the store twice has its size behind the number.
+            // If a name exists twice in the store, its number is followed by the size.
             let number = number.split('-').next().unwrap_or_default();
             let is_first = number.parse::<u64>() == Ok(0);
             let mut take = |line: Line| {
@@ -252,7 +252,7 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Reads one file. What is no line of a journal is left out, as the last one of a process that was killed.
+/// Reads one file. Invalid lines are skipped, such as the last line of a killed process.
 fn read(path: &Path, take: &mut dyn FnMut(Line)) -> anyhow::Result<()> {
     let mut file = BufReader::new(File::open(path)?);
     let mut text = Vec::new();
@@ -355,7 +355,7 @@ mod tests {
         // One hour, three hours, and none.
         let second = ("b.00000000.jsonl", later(["03:00", "04:00"]));
         assert_eq!(used(&[first.clone(), second]), (1 + 3, 2, 1));
-        // Where its beginning is not there, was not over, or lacks lines, nothing follows from it.
+        // Without its beginning or its end, or with missing lines, it proves nothing.
         let lost = "{\"at\":\"2026-01-01T03:00:00Z\",\"lost\":2}\n";
         for (name, text) in [
             ("b.00000001.jsonl", later(["03:00", "04:00"])),
@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// What ended between the listing and the pages, and was not written out then.
+    /// A reservation that ended between the listing and the pages, and whose end was not written then.
     #[tokio::test]
     async fn an_end_that_is_not_written_out_yet_is_waited_for_once() {
         let lines = |text: String| -> Vec<Value> {

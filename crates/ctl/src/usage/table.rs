@@ -1,4 +1,4 @@
-//! How usage is written.
+//! Output of usage.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::By;
 use crate::print::table;
 use crate::table::hours;
 
-/// What is shown.
+/// The usage table.
 #[derive(Clone, Debug)]
 pub(super) struct Usage {
     by: Vec<By>,
@@ -54,7 +54,7 @@ impl By {
 }
 
 impl Usage {
-    /// Adds a ledger up by what is asked for. A LocalQueue is one of its namespace.
+    /// Adds up a ledger by the requested keys. A LocalQueue is identified with its namespace.
     pub(super) fn of(ledger: &Ledger, by: &[By], since: Timestamp, until: Timestamp) -> Self {
         let mut columns = by.to_vec();
         if by.contains(&By::Localqueue) {
@@ -170,7 +170,7 @@ fn plain(name: &str) -> String {
     if name.is_empty() { "-".to_owned() } else { name }
 }
 
-/// A cell of CSV. One that a spreadsheet would take for a formula is text.
+/// A CSV cell. Text that a spreadsheet would take for a formula is escaped.
 fn cell(name: &str) -> String {
     let name = plain(name);
     let name = if name.starts_with(['=', '+', '@']) { format!("'{name}") } else { name };

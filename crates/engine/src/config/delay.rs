@@ -20,7 +20,7 @@ impl StatusDelay {
     /// Within a second while the API server is idle: people look at once. After 10 s at most a reason is due, however many writes wait.
     pub const ADAPTIVE: Self = Self { shortest_ms: 500, per_write_ms: 25, longest_ms: 10_000 };
 
-    /// The delay while so many writes wait.
+    /// The delay while this number of writes waits.
     pub fn while_waiting(self, writes: u32) -> SignedDuration {
         let more = self.per_write_ms.saturating_mul(i64::from(writes));
         SignedDuration::from_millis(self.shortest_ms.saturating_add(more).min(self.longest_ms))

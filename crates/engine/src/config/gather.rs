@@ -1,4 +1,4 @@
-//! How long a cycle waits for more of what it is for.
+//! How long a cycle waits for more of the changes that caused it.
 
 use jiff::SignedDuration;
 
@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 pub struct Gather {
     /// While no write waits, in microseconds.
     pub shortest_us: i64,
-    /// For each write that waits and goes before those of the decision, in microseconds.
+    /// Added for each waiting write that is sent before those of the decision, in microseconds.
     pub per_write_us: i64,
     /// How much longer at most, however many wait, in microseconds.
     pub most_us: i64,
@@ -17,13 +17,13 @@ impl Gather {
     /// Cycles follow at once.
     pub const NONE: Self = Self { shortest_us: 0, per_write_us: 0, most_us: 0 };
 
-    /// This long while the API server is idle; longer while writes wait behind which those of an earlier decision would only queue.
+    /// This long while the API server is idle; longer while writes wait that would be sent before those of the decision.
     pub fn of(shortest: SignedDuration) -> Self {
         let shortest_us = i64::try_from(shortest.as_micros()).unwrap_or(i64::MAX);
         if shortest_us == 0 { Self::NONE } else { Self { shortest_us, per_write_us: 500, most_us: 50_000 } }
     }
 
-    /// The time while so many writes wait that go before those of the decision.
+    /// The time while this number of writes waits that are sent before those of the decision.
     pub fn while_waiting(self, writes: u32) -> SignedDuration {
         let more = self.per_write_us.saturating_mul(i64::from(writes)).min(self.most_us);
         SignedDuration::from_micros(self.shortest_us.saturating_add(more))

@@ -1,6 +1,6 @@
-//! The parts of the engine that can be left out one by one, so that others do what they do.
+//! The parts of the engine that can be turned off one by one, so that another program does their work.
 //!
-//! A part that is off still sees and keeps everything; only what it would write, or say in events, is left out.
+//! A part that is off still sees and keeps everything; only its writes and its events are left out.
 
 use crate::input::Kind;
 
@@ -52,7 +52,7 @@ impl Part {
         }
     }
 
-    /// The part that keeps status and finalizers of a kind.
+    /// The part that maintains status and finalizers of a kind.
     pub(crate) const fn of(kind: Kind) -> Option<Self> {
         match kind {
             Kind::ClusterQueue => Some(Self::ClusterQueue),

@@ -1,4 +1,4 @@
-//! The configuration as the core gets it.
+//! The configuration as the core receives it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is known of parents that others manage.
+//! What is known of parents that other controllers manage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use sluice_core::Name;
 
 use crate::keys::JobKey;
 
-/// How many parents, one above the other, are looked through for the jobs below.
+/// How many levels of parents are searched for the jobs below.
 const MAX_NESTING: usize = 10;
 
-/// What is known of one.
+/// What is known of a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExternalParent {
     /// Its UID.
     pub uid: Name,
-    /// The version in which it was seen.
+    /// The version of the object that was seen.
     pub resource_version: String,
     /// Whether it names a queue.
     pub queued: bool,
@@ -45,12 +45,12 @@ pub(crate) struct ExternalParents {
 }
 
 impl ExternalParents {
-    /// The one of this name, if it has this UID.
+    /// The parent of this name, if it has this UID.
     pub fn get(&self, key: &JobKey, uid: &str) -> Option<&ExternalParent> {
         self.all.get(key).filter(|parent| *parent.uid == *uid)
     }
 
-    /// The object that controls a job, if it is one of them: by kind, name and UID, in the namespace of the job.
+    /// The parent that controls a job, if there is one: by kind, name and UID, in the namespace of the job.
     pub fn controller_of(&self, view: &JobView) -> Option<&ExternalParent> {
         let owner = view.controller.as_ref()?;
         let key = self.by_uid.get(owner.uid.as_str())?;
@@ -60,13 +60,13 @@ impl ExternalParents {
         self.all.get(key).filter(|_| named)
     }
 
-    /// The UID, if it is that of one.
+    /// The UID, if a parent has it.
     pub fn uid(&self, uid: &str) -> Option<Name> {
         let (uid, _) = self.by_uid.get_key_value(uid)?;
         Some(Arc::clone(uid))
     }
 
-    /// The name of the one with this UID.
+    /// The name of the parent with this UID.
     pub fn key(&self, uid: &str) -> Option<&JobKey> {
         self.by_uid.get(uid)
     }
@@ -76,7 +76,7 @@ impl ExternalParents {
         self.all.keys()
     }
 
-    /// Takes one in, in place of the one of its name.
+    /// Adds a parent, in place of one with the same name.
     pub fn put(&mut self, key: JobKey, parent: ExternalParent) {
         self.take(&key, None);
         self.by_uid.insert(Arc::clone(&parent.uid), key.clone());
@@ -86,7 +86,7 @@ impl ExternalParents {
         self.all.insert(key, parent);
     }
 
-    /// Takes one out, unless another one has its name by now.
+    /// Removes a parent, unless another one has its name by now.
     pub fn take(&mut self, key: &JobKey, uid: Option<&str>) -> Option<ExternalParent> {
         self.all.get(key).filter(|known| uid.is_none_or(|uid| *known.uid == *uid))?;
         let parent = self.all.remove(key)?;

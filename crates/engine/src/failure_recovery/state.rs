@@ -15,7 +15,7 @@ pub(crate) struct TerminatingPods {
     pub(super) by_node: BTreeMap<Name, BTreeSet<PodKey>>,
 }
 
-/// One of them.
+/// A stuck pod.
 #[derive(Clone, Debug)]
 pub(super) struct TerminatingPod {
     pub(super) uid: Arc<str>,

@@ -1,4 +1,4 @@
-//! Works out what the pods of Workloads ask for, and keeps it with them.
+//! Computes what the pods of Workloads ask for, and keeps the result with the Workloads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use crate::ingest::requests::per_pod;
 use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
 
-/// Of so many templates what their pods ask for is kept during a look: those that were looked at last.
+/// The number of templates whose pods' requests are kept during a look: the latest ones.
 const MOST_ASKED: usize = 8;
 
 impl Engine {
@@ -37,8 +37,7 @@ impl Engine {
         })
     }
 
-    /// What the pods of one pod set ask for: the same as those of a template like it that were looked at before in this look, as most
-    /// Workloads are made alike.
+    /// The requests of the pods of one pod set: shared with an equal template that was looked at before in this look, as most Workloads are alike.
     fn shared_asks(
         &self,
         key: &WorkloadKey,
@@ -66,8 +65,8 @@ impl Engine {
         asks
     }
 
-    /// Whether it is certain that nothing is wrong with what the pods of a Workload ask for. The rules are those for all Workloads; what they
-    /// need is known here already.
+    /// Whether it is certain that the requests of the pods of a Workload are valid. The rules are those for all Workloads; what they need is known
+    /// here already.
     pub(super) fn asks_rightly(&self, workload: &SeenWorkload<'_>, snapshot: &Snapshot<'_>) -> bool {
         let (object, status) = (&workload.entry.object, workload.entry.status());
         let asks = &self.asks(workload, snapshot).0;

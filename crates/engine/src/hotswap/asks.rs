@@ -1,4 +1,4 @@
-//! What the pods of a Workload ask of nodes and of quotas: it is worked out once for a Workload as it is, not in each look.
+//! What the pods of a Workload ask of nodes and of quotas: computed once for each version of a Workload, not in each look.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ pub(crate) struct Asks(pub Vec<Arc<SetAsks>>);
 /// What the pods of one pod set ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct SetAsks {
-    /// What each takes of a node, as `takes` has it.
+    /// What each pod uses of a node, as `takes` computes it.
     pub of_node: Vec<(Name, Amount)>,
-    /// Nothing is wrong with what they ask for.
+    /// The requests are valid.
     pub valid: bool,
-    /// What each takes of quotas; cpu in milli-CPU, everything else in whole units.
+    /// What each pod uses of quotas; cpu in milli-CPU, everything else in whole units.
     pub of_quota: Vec<(Name, Amount)>,
-    /// What they tolerate without their flavor.
+    /// Their tolerations, without those of their flavor.
     pub tolerations: Vec<Toleration>,
-    /// All that decides which nodes of a flavor they may be on: equal for pods that may be on the same ones.
+    /// Everything that decides on which nodes of a flavor they may run: equal for pods that may run on the same nodes.
     pub shape: Arc<str>,
 }

@@ -1,6 +1,6 @@
-//! The brake: when most of a flavor's nodes look bad at once, it is the network, or us; nothing is evicted then.
+//! The brake: if most of a flavor's nodes look bad at once, the cause is probably the network or the manager; nothing is evicted then.
 
-/// Whether so many bad nodes of so many are more than `most` percent.
+/// Whether more than `most` percent of all nodes are bad.
 pub(crate) fn holds(bad: usize, all: usize, most: i32) -> bool {
     let most = usize::try_from(most).unwrap_or(0);
     bad.saturating_mul(100) > all.saturating_mul(most)

@@ -21,7 +21,7 @@ pub(crate) fn groups_by<'a>(label: &str, snapshot: &Snapshot<'a>, config: &Hotsw
         members.first().and_then(|(.., seen)| slice_size(seen, config)).unwrap_or(1)
     };
     let is_slice = |members: &&[_]| wanted(members) > 1 && members.len() >= wanted(members);
-    // Groups that are but parts of slices lack nothing: of several by one label, one at least is a slice if they are to be.
+    // Groups that are only parts of slices lack nothing: if several groups share a label, at least one of them is a slice.
     let sized = label != HOSTNAME && (groups.len() == 1 || groups.iter().any(is_slice));
     let mut of = vec![None; snapshot.nodes.len()];
     let all = groups.iter().enumerate().map(|(at, members)| {
@@ -47,7 +47,7 @@ fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
     usize::try_from(all / own).ok()
 }
 
-/// The nodes of one flavor, and what counts of them.
+/// The nodes of one flavor, and how much of them counts.
 pub(crate) struct FlavorNodes<'a> {
     /// Their numbers.
     pub own: Rc<[usize]>,
@@ -61,14 +61,14 @@ pub(crate) struct FlavorNodes<'a> {
 pub(crate) struct Capacity {
     /// For each resource, in its unit.
     pub limits: Vec<(Name, Amount)>,
-    /// The numbers of the Workloads whose pods are on nodes that do not count: for as long as they hold quota, what those use is in the limits.
+    /// The numbers of the Workloads whose pods are on nodes that do not count: as long as they hold quota, their usage is added to the limits.
     pub elsewhere: Vec<usize>,
 }
 
 /// The capacity of a flavor while it is summed up.
 struct Sum<'a> {
     sums: BTreeMap<&'a Name, i128>,
-    /// By node: whether it counts, if it is one of the flavor's.
+    /// By node: whether it counts, if it belongs to the flavor.
     counts: Vec<Option<bool>>,
     elsewhere: Vec<usize>,
 }
@@ -141,7 +141,7 @@ impl<'a> Sum<'a> {
 
 /// Which flavors the nodes are of.
 struct FlavorsOf {
-    /// By node: where its flavors begin, and one more.
+    /// By node: where its flavors begin, with one more entry at the end.
     begins: Vec<usize>,
     flavors: Vec<usize>,
 }
@@ -171,17 +171,17 @@ impl FlavorsOf {
     }
 }
 
-/// The capacity of each flavor with its nodes for its resources; while a flavor has no nodes, nothing is limited by nodes. Nor is a
-/// resource that none of its nodes has at all, unless it is an extended one: those come from device plugins, which register after their nodes.
+/// The capacity of each flavor with nodes, for its resources; a flavor without nodes is not limited by nodes. Nor is a resource that none of its
+/// nodes has, unless it is an extended one: those come from device plugins, which register after their nodes.
 ///
-/// What holds quota on nodes that do not count, and stays there, takes nothing of the others, although it is used: it is added; but
-/// for pods that are being deleted: what comes in their place takes of the others.
-/// `used` gives the flavors, by place, of which a Workload holds quota, and `stays` says whether it does not move.
+/// Workloads that hold quota on nodes that do not count, and stay there, use nothing of the other nodes although their usage counts: it is added,
+/// except for pods that are being deleted, whose replacements use the other nodes. `used` returns the flavors, by position, of which a Workload holds
+/// quota, and `stays` whether it does not move.
 ///
-/// Nodes may be those of several flavors, and are there once: what pods take of them is not there for a flavor if their Workload does
-/// not hold quota of it for that resource, which `holds` says.
+/// Nodes may belong to several flavors, and count once: what pods use of them is not available to a flavor unless their Workload holds quota of that
+/// flavor for that resource, which `holds` returns.
 ///
-/// All pods are gone through once, however many flavors there are.
+/// All pods are visited once, however many flavors there are.
 pub(crate) fn of_flavors(
     snapshot: &Snapshot<'_>,
     flavors: &[FlavorNodes<'_>],
@@ -201,7 +201,7 @@ pub(crate) fn of_flavors(
             continue;
         }
         let used = used(at);
-        // Those of its nodes, and those of its quota: no other one is concerned.
+        // The flavors of its nodes and of its quota: no other flavor is affected.
         let mut concerned = used.clone();
         let mut last = None;
         for node in workload.pods.iter().filter_map(|seen| seen.node) {

@@ -1,14 +1,14 @@
-//! A search that takes more than one cycle: it goes on where it was for as long as nothing has changed, else it begins anew. Each time it does,
-//! its parts are twice as long, up to a limit: where something changes all the time, it ends before the next change.
+//! A search that takes more than one cycle. It goes on where it was as long as nothing has changed, else it begins anew. Each new beginning doubles
+//! the length of its parts, up to a limit: even if something changes all the time, it then ends before the next change.
 
 use sluice_core::{Answers, WorkloadKey};
 
-/// A search that was cut in so many cycles is given up.
+/// A search that took this many cycles is given up.
 const MOST_PARTS: u32 = 64;
-/// The parts of a search become twice as long so many times at most.
+/// How often the parts of a search are doubled at most.
 const MOST_DOUBLINGS: u32 = 4;
 
-/// A search that is to go on.
+/// A search to be continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CutSearch {
     /// The Workload.
@@ -27,7 +27,7 @@ impl CutSearch {
         Self { key, parts: 0, anew: 0, progress: Progress::default() }
     }
 
-    /// It goes on in one more cycle.
+    /// The search goes on in one more cycle.
     pub(super) fn next_part(&mut self) {
         self.parts += 1;
         self.progress.went_on = false;
@@ -44,7 +44,7 @@ impl CutSearch {
         self.progress = Progress::default();
     }
 
-    /// How many steps its next part may make, where a cycle makes so many.
+    /// How many steps its next part may make, if a cycle makes `steps`.
     pub(super) fn length(&self, steps: u64) -> u64 {
         steps.saturating_mul(1 << self.anew.min(MOST_DOUBLINGS))
     }
@@ -53,11 +53,11 @@ impl CutSearch {
 /// How far a search is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// So many choices have no room as their nodes are.
+    /// How many choices have no room without victims.
     pub(super) spares: usize,
-    /// With so many of them, victims do not make room either.
+    /// How many choices have no room with victims either.
     pub(super) ways: usize,
-    /// What the search for victims knows with the next one.
+    /// What the search for victims keeps for the next part.
     pub(super) answers: Answers,
     /// In this cycle it has looked at something.
     pub(super) went_on: bool,

@@ -22,7 +22,7 @@ use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
 
-/// What is to be done about a Workload.
+/// What to do with a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// It moves to other nodes after these victims were evicted.
@@ -39,15 +39,15 @@ pub(super) struct Evaluation {
     /// The Workloads whose room is kept, in their order.
     pub displaced: Vec<sluice_core::Displaced>,
     pub actions: Vec<Action>,
-    /// The Workloads for which nothing was found, with those of the looks before that one search needed, too; and why.
+    /// The Workloads for which nothing was found, in this look or in earlier ones that share its search; and why.
     pub tried: BTreeMap<WorkloadKey, NotFound>,
     /// The Workloads that the search has not reached yet.
     pub postponed: BTreeSet<WorkloadKey>,
     /// The room that was found.
     pub found: BTreeMap<WorkloadKey, FoundRoom>,
-    /// The search that is to go on in the next cycle.
+    /// The search to be continued in the next cycle.
     pub cut: Option<CutSearch>,
-    /// Whether one was searched for which nothing was known.
+    /// Whether there was a search without an earlier result.
     pub searched: bool,
     /// Nodes and Workloads that the search has looked at.
     pub steps: u64,
@@ -79,7 +79,7 @@ impl Engine {
         self.forget_stale_asks();
         let mut evaluation = self.evaluate(&scope);
         if !self.listed.contains(&Kind::Pod) || !self.listed.contains(&Kind::Node) {
-            // Not everything was seen: no Workload is admitted to these nodes, and none is evicted.
+            // Not everything was seen yet: no Workload is admitted to these nodes, and none is evicted.
             evaluation.actions.clear();
             for (_, limit) in evaluation.capacity.values_mut().flatten() {
                 *limit = Amount::ZERO;
@@ -125,7 +125,7 @@ impl Engine {
             self.hotswap.resumes = std::mem::take(&mut self.hotswap.again);
         } else {
             self.hotswap.tried = evaluation.tried;
-            // If those that wait to run take all of a cycle, the others wait until some of them do.
+            // If the Workloads that wait to run take all of a cycle, the searches wait until some of them run.
             self.hotswap.resumes = evaluation.searched || !whole;
         }
         let cut = self.hotswap.cut.take().filter(|cut| evaluation.postponed.contains(&cut.key));
@@ -197,7 +197,7 @@ impl Engine {
         groups: &[NodeGroups<'_>],
         evaluation: &mut Evaluation,
     ) {
-        // The same holds of nodes that are gone from under it.
+        // The same is true of pods whose node was deleted.
         let mut pods = snapshot.workloads.iter().flat_map(|one| &one.pods);
         evaluation.degraded |= pods.any(|seen| seen.node.is_none());
         let mut moves = vec![false; snapshot.workloads.len()];
@@ -215,7 +215,7 @@ impl Engine {
             let labels = labels.get(flavor);
             let taken = |of: &&NodeGroups<'_>| labels.is_some_and(|labels| labels.contains(&of.label));
             let groups: Vec<_> = groups.iter().filter(taken).collect();
-            // What runs on the rest of a broken group adds to the limit for as long as it runs there.
+            // What runs on the rest of a broken group adds to the limit as long as it runs there.
             evaluation.degraded |= groups.iter().any(|of| of.all.iter().any(|group| !group.whole));
             let own = snapshot.of_flavor(flavor, &object.spec.node_labels);
             names.push(flavor);
@@ -281,7 +281,7 @@ impl Engine {
         &'a self,
         jobsets: impl Iterator<Item = (&'a WorkloadKey, &'a WorkloadEntry, &'a JobView)>,
     ) -> BTreeSet<(Name, String)> {
-        // Of one queue and label there are many, most of them one after the other.
+        // Many share a queue and a label, most of them consecutive.
         let mut users = BTreeSet::new();
         let mut last = ("", "");
         for (key, entry, view) in jobsets.filter(|(.., view)| takes_groups(view)) {
@@ -299,7 +299,7 @@ impl Engine {
         users
     }
 
-    /// The same of one Workload.
+    /// The same for one Workload.
     pub(super) fn exclusive_use(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Vec<(Name, String)> {
         let labels = self.jobset_of(key, entry).map(exclusive_in).unwrap_or_default();
         let queue = if labels.is_empty() { None } else { self.queue_for(key, entry) };
@@ -310,7 +310,7 @@ impl Engine {
             .collect()
     }
 
-    /// By flavor in scope: the labels by which the JobSets of its queues take whole groups.
+    /// By flavor in scope: the labels by which JobSets of its queues take whole groups.
     pub(super) fn exclusive_labels(
         &self,
         scope: &Scope,
@@ -327,7 +327,7 @@ impl Engine {
         labels
     }
 
-    /// Keeps the lists of lost nodes of those that stay where they are.
+    /// Updates the lists of lost nodes of the Workloads that stay.
     fn list_lost(
         &self,
         displaced: &[DisplacedWorkload<'_>],
@@ -340,7 +340,7 @@ impl Engine {
         let mut lists = Vec::new();
         for (at, one) in snapshot.workloads.iter().enumerate() {
             let passed = !one.holds || one.leaves || stranded.contains(&at) || moved.contains(at);
-            // Topology-aware scheduling keeps the list of those whose nodes it replaces.
+            // Topology-aware scheduling maintains the list of Workloads whose nodes it replaces.
             if passed || self.replaces_nodes(one.key) {
                 continue;
             }
@@ -356,7 +356,7 @@ impl Engine {
         evaluation.actions.extend(lists);
     }
 
-    /// Whether a Workload has a JobSet that goes on, and a queue for which Hotswap acts.
+    /// Whether a Workload has a JobSet that is not over, and a queue for which Hotswap acts.
     fn is_managed(&self, workload: &SeenWorkload<'_>, scope: &Scope) -> bool {
         let queue = || self.queue_name_for(workload.key, workload.entry);
         workload.has_jobset() && queue().is_some_and(|queue| scope.queues.contains_key(queue))

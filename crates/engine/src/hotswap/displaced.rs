@@ -1,5 +1,5 @@
-//! Which Workloads are displaced: JobSets whose pods sit on unhealthy nodes while what remains of their nodes cannot hold them, and
-//! those that were evicted for that and do not run again yet. (Plain Jobs replace pods by themselves.)
+//! Which Workloads are displaced: JobSets with pods on unhealthy nodes whose other nodes cannot hold these pods, and JobSets that were evicted for
+//! that and do not run again yet. (Plain Jobs replace pods by themselves.)
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub(crate) struct Order {
 /// How far its move is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage<'a> {
-    /// It holds its place, and these nodes are lost.
+    /// It runs, and these nodes are lost.
     Running(BTreeSet<&'a str>),
     /// It was evicted and has not run again.
     Evicted,
@@ -47,7 +47,7 @@ pub(crate) struct DisplacedWorkload<'a> {
     pub priority: i32,
     /// Its ClusterQueue.
     pub queue: Name,
-    /// The flavors that it could have: those that it holds, or those that its queue has; never empty while it runs.
+    /// The flavors that it could have: those that it holds, or those of its queue; never empty while it runs.
     pub choices: Vec<Choice<'a>>,
     /// How far its move is.
     pub stage: Stage<'a>,
@@ -64,7 +64,7 @@ pub(super) fn for_nodes(entry: &WorkloadEntry) -> bool {
 }
 
 impl Engine {
-    /// Whether as many pods of a Workload as are still to run are there to stay.
+    /// Whether all pods of a Workload that are still to run exist and are not being deleted.
     pub(super) fn is_complete(&self, workload: &SeenWorkload<'_>) -> bool {
         let (sets, status) = (workload.entry.object.spec.pod_sets.iter(), workload.entry.status());
         let wanted: i64 = sets.map(|set| effective_count(set, status, &self.config)).sum();
@@ -72,8 +72,8 @@ impl Engine {
         i64::try_from(here).unwrap_or(i64::MAX) >= wanted
     }
 
-    /// The nodes of a running Workload that are lost: the unhealthy ones of its pods; and while some pods are missing, those that its
-    /// pods leave or left, and those in its status, if nothing can come back to them. A cordon alone does not make the pods on a node lost.
+    /// The lost nodes of a running Workload: the unhealthy nodes of its pods; and while some pods are missing, the nodes that its pods leave or left,
+    /// and those in its status, if no pod can come back to them. A cordon alone does not make the pods on a node lost.
     pub(super) fn lost_nodes<'a>(
         &'a self,
         workload: &SeenWorkload<'a>,
@@ -95,12 +95,12 @@ impl Engine {
         lost
     }
 
-    /// Whether pods of a Workload are assigned to any of these nodes: they go to no other one, whatever room there is.
+    /// Whether pods of a Workload are assigned to any of these nodes: they go to no other node, whatever room there is.
     fn has_assigned_any(&self, key: &WorkloadKey, nodes: &BTreeSet<&str>) -> bool {
         self.assigned.has_hosts(key) && nodes.iter().any(|node| self.is_assigned(key, &Name::from(*node)))
     }
 
-    /// The ClusterQueue of a Workload: the one whose quota it holds, else the one in which it waits.
+    /// The ClusterQueue of a Workload: whose quota it holds, else in which it waits.
     pub(crate) fn queue_for(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<Name> {
         self.queue_name_for(key, entry).map(Name::from)
     }
@@ -117,7 +117,7 @@ impl Engine {
             .or_else(|| self.world.cluster_queue_name_of(key, &entry.object))
     }
 
-    /// A Workload by its number, if it is displaced. `room` is without those that leave.
+    /// A Workload by its number, if it is displaced. `room` is without the Workloads that leave.
     fn displaced<'a>(
         &'a self,
         at: usize,
@@ -132,8 +132,8 @@ impl Engine {
             || object.metadata.deletion_timestamp.is_some()
             || !workload.has_jobset()
             || is(status, Type::Finished)
-            // Topology-aware scheduling finds other nodes for single pods, if there are any: once they have failed for it. What it evicts
-            // instead is to get other nodes, too.
+            // Topology-aware scheduling replaces the nodes of single pods, if there are any: Hotswap acts once that has failed. Workloads that it
+            // evicts instead need other nodes, too.
             || !for_nodes(entry)
                 && self.may_replace_nodes(key)
                 && self.leaves_by_itself(key, &self.lost_nodes(workload, snapshot));
@@ -152,7 +152,7 @@ impl Engine {
         }
         let queue = self.queue_name_for(key, entry)?;
         let queue = Name::clone(scope.queues.get_key_value(queue)?.0);
-        // What is wrong with a Workload is worked out at length only if anything may be.
+        // The full check of a Workload is made only if something may be wrong.
         let trouble = || self.trouble_but_for(key, self.asks_rightly(workload, snapshot));
         if stage == Stage::Evicted && (on_hold(status) || trouble().is_some()) {
             return None;

@@ -1,4 +1,4 @@
-//! Where there is room for work that was evicted for its nodes: kept from one look to the next, so that it is not searched again.
+//! The nodes found for work that was evicted from failing nodes: kept from one look to the next, so that the search is not repeated.
 
 use std::sync::Arc;
 
@@ -13,6 +13,6 @@ pub(crate) struct FoundRoom {
     pub(super) claim: Vec<(Name, Name, Amount)>,
     /// The nodes, by name.
     pub(super) nodes: Vec<Arc<str>>,
-    /// How many pods are on which.
+    /// How many pods are on which node.
     pub(super) assigned: AssignedPods,
 }

@@ -1,4 +1,4 @@
-//! Which nodes are healthy: ready, schedulable, and not about to go.
+//! Which nodes are healthy: ready, schedulable, and not about to be removed.
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::config::Hotswap;
@@ -9,7 +9,7 @@ use sluice_api::slim;
 pub(crate) enum Health {
     /// Work can run on it.
     Healthy,
-    /// Not ready, but not for long enough: as before until then.
+    /// Not ready, but not for long enough: its health stays until then.
     Wavering {
         /// Until when.
         until: Timestamp,
@@ -51,7 +51,7 @@ pub(crate) fn of(node: &slim::Node, now: Timestamp, config: &Hotswap) -> Health 
             let wavering = |until| Health::Wavering { until, closed: node.unschedulable };
             lost_from(node, config).filter(|until| *until > now).map_or(Health::Unhealthy, wavering)
         }
-        // It has not said anything yet, or was never a machine.
+        // It has not reported yet, or was never a machine.
         None => Health::Unhealthy,
     }
 }

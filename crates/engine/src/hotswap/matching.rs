@@ -31,7 +31,7 @@ fn text(text: Option<&String>) -> &str {
     text.map(String::as_str).unwrap_or_default()
 }
 
-/// Whether pods with these tolerations, which take `requests` of a node, may come to it.
+/// Whether pods with these tolerations, which use `requests` of a node, may run on it.
 pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration], requests: &[(Name, Amount)]) -> bool {
     let asked = |key: &str| is_extended(key) && requests.iter().any(|(resource, _)| **resource == *key);
     let tolerations = tolerations.iter().map(|one| sluice_selector::Toleration {

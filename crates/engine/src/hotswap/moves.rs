@@ -1,4 +1,4 @@
-//! Carries out what looks have found: see [`super::planned`].
+//! Carries out what looks have decided: see [`super::planned`].
 
 use sluice_core::WorkloadKey;
 
@@ -8,8 +8,8 @@ use super::snapshot::{holds, leaves};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Carries out what a look of so many steps has found: all lists, and as many moves as a cycle makes. The other moves wait; those of an
-    /// earlier look are forgotten.
+    /// Carries out the result of a look that took `steps`: all lists, and as many moves as a cycle makes. The other moves wait; those of an earlier
+    /// look are dropped.
     pub(super) fn begin_moves(&mut self, actions: Vec<Action>, steps: u64) {
         let mut planned = Planned::after(steps);
         let now = actions.into_iter().filter_map(|action| match action {
@@ -23,7 +23,7 @@ impl Engine {
         }
     }
 
-    /// Makes some of the moves that are planned, unless this cycle did. Says whether it made any, or is to look again.
+    /// Makes some of the planned moves, unless this cycle did. Returns whether it made any, or a new look is needed.
     pub(super) fn go_on_moving(&mut self) -> bool {
         let planned = &mut self.hotswap.planned;
         if planned.has_moved() || !planned.is_pending() {
@@ -31,7 +31,7 @@ impl Engine {
         }
         let some: Vec<Move> = std::iter::from_fn(|| planned.pop()).collect();
         if !some.iter().all(|one| self.is_due(one)) {
-            // What is written about one of them is not seen yet.
+            // A write about one of the Workloads has not been seen yet.
             self.hotswap_again();
             return true;
         }

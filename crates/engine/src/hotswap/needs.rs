@@ -1,4 +1,4 @@
-//! What the pods of a Workload need of nodes: how much, which nodes, and whether whole groups.
+//! What the pods of a Workload need of nodes: how much, which nodes, and whether they need whole groups of nodes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::ingest::scheduling::affinity;
 use crate::ingest::workload::effective_count;
 use crate::world::WorkloadEntry;
 
-/// By pod set: its flavor, if that is in scope.
+/// By pod set: its flavor, if it is in scope.
 pub(crate) type Flavors = Vec<Option<Name>>;
 
 /// One way to give a Workload flavors.
@@ -23,9 +23,9 @@ pub(crate) type Flavors = Vec<Option<Name>>;
 pub(crate) struct Choice<'a> {
     /// The flavor of each pod set that has one in scope.
     pub flavors: Flavors,
-    /// What its pods need of the nodes of those.
+    /// What its pods need of the nodes of these flavors.
     pub needs: Vec<SetNeeds<'a>>,
-    /// What it takes of their quota and capacity.
+    /// What it uses of their quota and capacity.
     pub claim: Vec<(Name, Name, Amount)>,
     /// Whether the quota of its queue could ever hold that: its assignment may be more than the queue has now.
     pub within_quota: bool,
@@ -34,15 +34,15 @@ pub(crate) struct Choice<'a> {
 /// What the pods of a Workload need of nodes.
 #[derive(Debug)]
 pub(super) struct Needs<'a> {
-    /// By pod set, those that have pods on a flavor in scope.
+    /// By pod set, if it has pods on a flavor in scope.
     pub sets: Vec<SetNeeds<'a>>,
     /// Whether any node takes the pods of each, healthy or not.
     pub possible: bool,
 }
 
 impl Engine {
-    /// The flavors in scope that a Workload could have, in the order in which they are tried: what it was given, then those of its
-    /// queue that pods of it can use and whose quota could ever hold it.
+    /// The flavors in scope that a Workload could have, in the order in which they are tried: those that it was given, then those of its queue that
+    /// its pods can use and whose quota could ever hold it.
     pub(super) fn options<'a>(
         &'a self,
         workload: &SeenWorkload<'a>,
@@ -79,7 +79,7 @@ impl Engine {
         choices
     }
 
-    /// What those of a Workload's pods that are not over need of the nodes of these flavors.
+    /// What a Workload's pods that have not ended need of the nodes of these flavors.
     pub(super) fn needs<'a>(
         &'a self,
         workload: &SeenWorkload<'a>,
@@ -122,7 +122,7 @@ impl Engine {
                 .and_then(|view| view.pod_sets.iter().find(|p| p.name == set.name))
                 .and_then(|p| p.exclusive_topology.as_ref())
                 .map(|e| (e.key.as_str(), i64::from(e.replicas.max(1))));
-            // Whole replicas are over, or none of their pods.
+            // Either all pods of a replica have ended, or none.
             let exclusive = exclusive.map(|(label, replicas)| {
                 let each = (i64::from(set.count) + replicas - 1) / replicas;
                 (label, replicas.min((count + each - 1) / each.max(1)).max(1))
@@ -135,7 +135,7 @@ impl Engine {
         Needs { sets: sets.collect(), possible }
     }
 
-    /// What a Workload takes of the quota and the capacity of these flavors.
+    /// What a Workload uses of the quota and the capacity of these flavors.
     pub(super) fn claim(
         &self,
         workload: &SeenWorkload<'_>,
@@ -184,7 +184,7 @@ impl FoundRoom {
         Self { flavors: way.flavors.clone(), claim: way.claim.clone(), nodes, assigned }
     }
 
-    /// Takes it again, if it is still wanted and there; which of the choices that is.
+    /// Takes the room again, if it is still wanted and free; returns which of the choices it is for.
     pub fn take_again<'a>(
         &self,
         key: &WorkloadKey,

@@ -1,5 +1,5 @@
-//! Which nodes new work is steered away from: those whose maintenance is announced for before its end, and groups of nodes of
-//! which some are not healthy, where a slice would be placed but in part.
+//! Which nodes new work avoids: nodes whose announced maintenance begins before the work ends, and groups of nodes in which some are unhealthy, where
+//! only a part of a slice would fit.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +20,13 @@ use crate::engine::Engine;
 use crate::ingest::workload;
 use crate::world::World;
 
-/// So many groups of nodes are named at most in a pod template.
+/// The highest number of groups of nodes that are named in a pod template.
 const MOST_GROUPS: usize = 64;
 /// The weight of a preference that outweighs all others.
 const MOST_WEIGHT: i32 = 100;
 
 impl NodesToAvoid {
-    /// What the nodes of these flavors say; `labels` are those by which work of a flavor takes whole groups.
+    /// What the nodes of these flavors show; `labels` are those by which work of a flavor takes whole groups.
     pub fn of(
         world: &World,
         snapshot: &Snapshot<'_>,
@@ -42,7 +42,7 @@ impl NodesToAvoid {
             let labels = labels.get(&flavor);
             let groups: Vec<_> =
                 groups.iter().filter(|of| labels.is_some_and(|labels| labels.contains(&of.label))).collect();
-            // Of each group that is not whole, the first node alone needs to be looked at.
+            // Only the first node of each broken group needs a look.
             let mut known: Vec<_> = groups.iter().map(|of| vec![false; of.all.len()]).collect();
             for node in snapshot.of_flavor(&flavor, &object.spec.node_labels).iter() {
                 let has = snapshot.nodes[*node].node.metadata.labels.as_ref();
@@ -71,8 +71,8 @@ impl NodesToAvoid {
         nodes_to_avoid
     }
 
-    /// The affinity that keeps work on these flavors, which ends at `end` (Unix seconds; `None`: unknown), off nodes
-    /// that are no good for it; `groups` is the label by which it takes whole groups.
+    /// The affinity that keeps work on these flavors, which ends at `end` (Unix seconds; `None`: unknown), off unsuitable nodes; `groups` is the
+    /// label by which it takes whole groups.
     fn affinity(
         &self,
         flavors: &BTreeSet<&str>,
@@ -119,7 +119,7 @@ fn requirement(key: &str, operator: &str, values: Vec<String>) -> NodeSelectorRe
     }
 }
 
-/// None of these groups, as far as a template may name them.
+/// None of these groups, up to the number that a template may name.
 fn none_of(key: &str, groups: &BTreeSet<&String>) -> NodeSelectorRequirement {
     requirement(key, "NotIn", groups.iter().take(MOST_GROUPS).map(|group| (*group).clone()).collect())
 }
@@ -141,8 +141,8 @@ fn end(now: Timestamp, object: &slim::Workload, view: &JobView) -> Option<i64> {
 }
 
 impl Engine {
-    /// What is known about nodes now: as of the last look, or anew if something has changed since on which it depends. That Workloads
-    /// change is no such thing unless this one takes groups of nodes that none took.
+    /// The current state of nodes: from the last look, or computed anew if something that it depends on has changed since. Changes of Workloads do
+    /// not count unless this Workload takes groups of nodes that none took.
     fn nodes_to_avoid(&self, object: &slim::Workload, takes_groups: bool) -> Cow<'_, NodesToAvoid> {
         let users = &self.hotswap.users;
         let known = self.hotswap.nodes_to_avoid.get_or_init(|| self.nodes_to_avoid_now(users.clone()));
@@ -178,8 +178,8 @@ impl Engine {
         NodesToAvoid { users, ..found }
     }
 
-    /// Whether a node that changed may be another one to keep off, for some work: by its health, by a label that says when it goes, which
-    /// flavor it is of or which group it is in, or by how large the slice is that it is part of.
+    /// Whether a changed node may be one to avoid, or no longer: by its health, by the label with its maintenance time, by its flavor or group, or by
+    /// the size of its slice.
     pub(crate) fn says_otherwise_what_to_avoid(&self, before: &slim::Node, after: &slim::Node) -> bool {
         let config = &self.config.hotswap;
         let health = |node: &slim::Node| {
@@ -200,7 +200,7 @@ impl Engine {
             || self.is_labelled_otherwise(before, after)
     }
 
-    /// The same by a label.
+    /// The same for a label.
     fn is_labelled_otherwise(&self, before: &slim::Node, after: &slim::Node) -> bool {
         let (Some(before), Some(after)) = (&before.metadata.labels, &after.metadata.labels) else {
             return before.metadata.labels != after.metadata.labels;
@@ -220,7 +220,7 @@ impl Engine {
         before.keys().chain(after.keys()).any(|key| before.get(key) != after.get(key) && matters(key))
     }
 
-    /// What a pod set that starts now on these flavors gets to keep off nodes that are no good for it.
+    /// The affinity that keeps a pod set that starts now on these flavors off unsuitable nodes.
     pub(crate) fn nodes_to_prefer(
         &self,
         object: &slim::Workload,

@@ -1,20 +1,21 @@
-//! Moves that a look has found and that later cycles carry out: each eviction is written, and its job stopped, so that a cycle makes only some.
+//! Moves that a look has decided and that later cycles carry out: each needs writes for its eviction and the stop of its job, so that a cycle makes
+//! only some.
 //!
-//! One look decides for all displaced Workloads. What it found holds for as long as nothing changes that it depends on: nodes, queues, flavors
-//! and the Workloads of moves that are still to be made are looked at anew at once, and the others as often as without a plan
-//! ([`super::SWARM_INTERVAL`]); a look makes another plan. Until then no other Workload takes the room: what those that are still to move hold
-//! counts as used, and their lost nodes do not count for the limits of their flavors.
+//! One look decides for all displaced Workloads. Its plan holds as long as nothing changes that it depends on: after a change of nodes, queues,
+//! flavors or a Workload that is still to move there is a new look at once, after other changes as often as without a plan
+//! ([`super::SWARM_INTERVAL`]). A look makes a new plan. Until then no other Workload takes the room: the usage of the Workloads that are still to
+//! move counts, and their lost nodes do not count for the limits of their flavors.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use sluice_core::WorkloadKey;
 
-/// Once so many Workloads are evicted in one cycle, the other moves wait for the next. One move is whole, however many victims it has: its
+/// Once this many Workloads are evicted in one cycle, the other moves wait for the next. A move is not divided, however many victims it has: its
 /// Workload is not evicted before there is room for it.
 const MOST_EVICTIONS: usize = 64;
-/// So many steps of a look take as long as one eviction: after a long look its cycle evicts less.
+/// This many steps of a look take as long as one eviction: after a long look its cycle evicts less.
 const STEPS_PER_EVICTION: u64 = 100;
-/// So many evictions are left to the cycle of any look.
+/// The number of evictions that a cycle may always make after a look.
 const LEAST_EVICTIONS: usize = MOST_EVICTIONS / 4;
 
 /// A Workload that moves to other nodes.
@@ -34,14 +35,14 @@ pub(crate) struct Planned {
     moves: VecDeque<Move>,
     /// The Workloads that were evicted so far: what follows for them was part of the plan.
     evicted: BTreeSet<WorkloadKey>,
-    /// How many this cycle has evicted, with those that a look took the time of.
+    /// How many evictions this cycle has made, including those whose time the look took.
     evictions: usize,
     /// Something came of what was done: there is a look after the last move.
     look_after: bool,
 }
 
 impl Planned {
-    /// No move yet, in the cycle of a look of so many steps.
+    /// No move yet, in the cycle of a look with this many steps.
     pub fn after(steps: u64) -> Self {
         let most = MOST_EVICTIONS - LEAST_EVICTIONS;
         let took = usize::try_from(steps / STEPS_PER_EVICTION).unwrap_or(most).min(most);
@@ -65,7 +66,7 @@ impl Planned {
         expected
     }
 
-    /// One more move. It is given back if this cycle may make it.
+    /// Adds a move. It is returned if this cycle may make it.
     pub fn add(&mut self, one: Move) -> Option<Move> {
         self.moves.push_back(one);
         self.pop()
@@ -87,7 +88,7 @@ impl Planned {
         self.evictions > 0
     }
 
-    /// Whether there is to be a look, as all moves are made and something came of them.
+    /// Whether a new look is due, as all moves are made and some were carried out.
     pub fn ends(&self) -> bool {
         !self.is_pending() && self.look_after
     }

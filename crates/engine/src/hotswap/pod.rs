@@ -1,4 +1,4 @@
-//! What is kept of a pod that is bound to a node, what it takes of that, and what a node has.
+//! What is kept of a pod that is bound to a node, what it uses of the node, and what a node has.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) const PODS: &str = "pods";
 /// What a node has for pods: cpu in milli-CPU, everything else in whole units, rounded down.
 pub(crate) type Allocatable = BTreeMap<Name, i128>;
 
-/// What a node says that it has.
+/// The allocatable resources of a node.
 pub(crate) fn allocatable(node: &slim::Node) -> Allocatable {
     node.allocatable
         .iter()
@@ -40,9 +40,9 @@ pub(crate) struct Pod {
     pub node: Name,
     /// Its UID.
     pub(super) uid: Name,
-    /// Whether it is being deleted, which takes as long as its node does not answer.
+    /// Whether it is being deleted, which takes until its node responds.
     pub leaving: bool,
-    /// Whether its Workload has given its quota back since: then its job had no pods any more, whatever a watch that lags shows.
+    /// Whether its Workload has given its quota back since: then its job had no pods any more, whatever a lagging watch shows.
     pub(super) former: bool,
     /// The UID of its controller.
     pub controller: Option<Name>,
@@ -52,7 +52,7 @@ pub(crate) struct Pod {
     pub(super) before_node: Option<Timestamp>,
     /// When it was made.
     pub created: Option<Timestamp>,
-    /// What it takes of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
+    /// What it uses of its node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
     pub requests: Vec<(Name, Amount)>,
 }
 
@@ -63,7 +63,7 @@ impl Pod {
     }
 }
 
-/// What one pod of a template takes of a node: as it is, without what counts for quotas only.
+/// What one pod of a template uses of a node, without what counts for quotas only.
 pub(crate) fn takes(
     template: &slim::PodTemplate,
     limits: &LimitSummary,

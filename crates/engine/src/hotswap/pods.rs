@@ -22,7 +22,7 @@ impl Pod {
     /// Whether it is left over from before its Workload got the quota that it holds now.
     pub fn is_of_former_run(&self, entry: &WorkloadEntry) -> bool {
         let reserved = reserved_since(entry.status());
-        // One that goes on is of this run, whatever the clocks say.
+        // A pod that goes on belongs to this run, whatever the clocks say.
         self.former
             || self.leaving
                 && reserved.is_some_and(|reserved| self.created.is_none_or(|created| created < reserved))
@@ -34,7 +34,7 @@ impl Engine {
     pub(crate) fn observe_pod(&mut self, reference: &ObjectRef, pod: &slim::Pod) {
         self.observe_terminating(reference, pod);
         if pod.ended || pod.node.is_empty() {
-            // It ended by itself, or never came: it did not leave.
+            // It ended by itself, or was never bound: it did not leave the node.
             let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
             return self.drop_pod(&key);
         }
@@ -57,7 +57,7 @@ impl Engine {
         let known = self.world.pods.get(&key).filter(|known| known.uid == entry.uid);
         let before_node = match known {
             Some(known) => known.before_node,
-            // What is there at the beginning has nodes that are there, or are gone.
+            // Pods of the initial list have nodes that are listed, or deleted.
             None => self.listed.contains(&Kind::Pod).then_some(self.now),
         };
         let before_node = before_node.filter(|_| !self.world.nodes.contains_key(&entry.node));
@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// Until when a pod's node that was never seen is not taken for one that is gone.
+    /// Until when a pod's node that was never seen does not count as deleted.
     pub(super) fn node_expected_until(&self, pod: &Pod) -> Option<Timestamp> {
         let wait = SignedDuration::from_secs(self.config.hotswap.not_ready_after.as_secs());
         pod.before_node.filter(|_| !self.world.nodes.contains_key(&pod.node))?.checked_add(wait).ok()
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// A Workload gave its quota back: the pods that its job had are not those of its next start.
+    /// A Workload gave its quota back: the present pods of its job do not belong to its next start.
     pub(crate) fn hotswap_released(&mut self, workload: &WorkloadKey) {
         self.hotswap.left.remove(workload);
         // If the watch skipped the release, the pods of the next start may have been seen already.
@@ -184,8 +184,8 @@ impl Engine {
         }
     }
 
-    /// A pod is being deleted, which may be over before the next look: its node is kept in mind while its Workload runs. Of a pod that is
-    /// merely gone nothing is known: the watch shows the same for one that ended.
+    /// A pod is being deleted, which may be over before the next look: its node is kept while its Workload runs. For a pod that merely disappeared
+    /// nothing is known: the watch shows the same for one that ended.
     fn hotswap_left(&mut self, key: &PodKey, pod: &Pod) {
         if self.hotswap.flavors.is_empty() {
             return;
@@ -198,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// The job that a pod runs for: its controller, or that one's, or the JobSet that it names.
+    /// The job that a pod runs for: its controller, the controller of that, or the JobSet that it names.
     fn job_of_pod(&self, (namespace, _): &PodKey, pod: &Pod) -> Option<&JobKey> {
         let by_uid = |uid: &str| self.world.job_by_uid.get(uid);
         if let Some(key) = pod.controller.as_deref().and_then(by_uid) {

@@ -1,4 +1,4 @@
-//! What Hotswap asks of quotas: whether a queue is within its own with a Workload in it, and whether it will have quota for one again.
+//! What Hotswap asks about quota: whether a queue is within its own quota including a Workload, and whether it will have quota for a Workload again.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,17 +9,17 @@ use super::displaced::for_nodes;
 use super::snapshot::SeenWorkload;
 use crate::engine::Engine;
 
-/// What is used of quotas, to try what would be.
+/// The usage of quotas, for trying changes.
 pub(crate) type QuotaInUse = RefCell<UsageSnapshot>;
 
-/// What is used of quotas once some Workloads have given back what they hold.
+/// The usage of quotas after some Workloads have given theirs back.
 pub(crate) struct QuotaToBe<'a> {
     usage: QuotaInUse,
     leaving: BTreeSet<&'a WorkloadKey>,
 }
 
 impl Engine {
-    /// What all Workloads hold.
+    /// The usage of all Workloads.
     pub(super) fn quota_in_use(&self) -> QuotaInUse {
         RefCell::new(self.scheduler.snapshot())
     }
@@ -38,7 +38,7 @@ impl Engine {
         })
     }
 
-    /// What is used of quotas once those have given it back that leave for good. (Those that leave failing nodes come back.)
+    /// The usage of quotas after Workloads that leave for good gave theirs back. (Those that leave failing nodes come back.)
     pub(super) fn quota_to_be<'a>(&self, workloads: &[SeenWorkload<'a>]) -> QuotaToBe<'a> {
         let leaving = workloads.iter().filter(|one| one.leaves && !for_nodes(one.entry));
         let leaving: BTreeSet<_> = leaving.map(|one| one.key).collect();
@@ -49,8 +49,8 @@ impl Engine {
         QuotaToBe { usage: RefCell::new(usage), leaving }
     }
 
-    /// Whether a queue will have quota for a claim once this Workload, whose claim it is, and those that make room gave back what they
-    /// hold: its quota may be less than what is used of it. It is none of those that make room, each of which comes once.
+    /// Whether a queue will have quota for a claim once the Workload of the claim and the victims gave theirs back: its quota may be less than its
+    /// usage. The Workload is not one of the victims, each of which is listed once.
     pub(super) fn will_hold<'k>(
         &self,
         queue: &str,

@@ -17,11 +17,11 @@ use crate::metrics;
 use crate::outbox::{About, normal, observe, warning};
 use crate::world::{Decision, WorkloadEntry};
 
-/// The reason of the condition Preempted of the Workloads that make room for displaced ones.
+/// The reason of the condition Preempted of Workloads that are evicted to make room for displaced ones.
 const OUT_OF_COHORT_RECLAMATION: &str = "OutOfCohortReclamation";
 /// The reason of the event that says why nothing is done.
 const NOT_MOVED: &str = "HotswapNotPossible";
-/// So many unhealthy nodes are listed at most (docs/reference/01-api.md 1.5).
+/// The highest number of unhealthy nodes in a status (docs/reference/01-api.md 1.5).
 const MOST_LISTED: usize = 8;
 
 /// The first few names of many.
@@ -128,7 +128,7 @@ impl Engine {
         let known = why.as_ref().is_none_or(|why| reported.is_some_and(|reported| reported.is_like(why)));
         let done = if same { known } else { busy };
         if done {
-            // What is asked later has the latest numbers.
+            // Later explanations have the latest numbers.
             if let Some(why) = why.filter(|_| known) {
                 self.hotswap.reported.insert(key.clone(), why);
             }

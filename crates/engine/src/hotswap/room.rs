@@ -1,4 +1,4 @@
-//! The nodes of a look, and what is on them, as the core takes them: it knows where there is room.
+//! The nodes of a look, and what is on them, as input of the core, which finds room.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;
 
 impl Engine {
-    /// What pods leave of the nodes of a look, with its numbers for nodes and Workloads.
+    /// What pods leave free on the nodes of a look, with the look's numbers for nodes and Workloads.
     pub(super) fn room<'a>(
         &'a self,
         snapshot: &Snapshot<'a>,
@@ -22,7 +22,7 @@ impl Engine {
                 room.add_other(node, &seen.pod.requests);
             }
         }
-        // Most take groups by the label of the one before.
+        // Most take groups by the same label as the one before.
         let mut labels = BTreeSet::new();
         for one in &snapshot.workloads {
             if !one.takes_groups_by().eq(labels.iter().copied()) {
@@ -45,7 +45,7 @@ impl Engine {
         room.assign_nodes(lost.map(|seen| seen.name), self.pods_apart(snapshot), leaving);
     }
 
-    /// The pods of Workloads that hold quota which the core counts one by one.
+    /// The pods of Workloads with quota which the core counts one by one.
     fn pods_apart<'a>(&'a self, snapshot: &Snapshot<'a>) -> PodsApart<'a> {
         let mut apart = PodsApart::new();
         for key in self.topology.counted() {

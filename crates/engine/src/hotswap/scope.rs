@@ -1,5 +1,5 @@
-//! Where Hotswap acts: flavors with node labels, used by a ClusterQueue with `preemption.reclaimOutOfCohort.enable`, and by no
-//! queue whose nodes a provisioning check asks for: those come and go with their workloads.
+//! Where Hotswap acts: flavors with node labels that a ClusterQueue with `preemption.reclaimOutOfCohort.enable` uses, unless a queue requests their
+//! nodes through a provisioning check: such nodes come and go with their workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ fn quotas(queue: &ClusterQueue) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl Scope {
-    /// What the objects say.
+    /// The scope, from the objects.
     pub fn of(world: &World, config: &EngineConfig) -> Self {
         let mut scope = Self::default();
         let mut provisioned = BTreeSet::new();
@@ -75,7 +75,7 @@ impl Scope {
     }
 }
 
-/// Whether quota counts something else by that name than nodes have.
+/// Whether quota counts something else under that name than nodes have.
 fn is_transformed(resource: &str, config: &EngineConfig) -> bool {
     let rules = &config.resources.transformations;
     rules.contains_key(resource) || rules.values().any(|rule| rule.outputs.contains_key(resource))

@@ -1,14 +1,14 @@
-//! The search for nodes, and for victims where there are none: for each displaced Workload in turn.
+//! The search for nodes, and for victims if no nodes are free: for each displaced Workload in turn.
 //!
-//! A cycle looks at so many nodes and Workloads at most ([`crate::EngineConfig::hotswap_steps`]), and one placement more: those whose turn does
-//! not come go on in the cycles that follow, where those before them without a result are not searched again. Those with one take the nodes that
-//! were found for them again until they run, which is no search ([`super::found`]). A quarter of the steps is for that, and what a look takes
-//! before its searches takes half at most: the rest is left to the first search of a cycle, so that there is an end. Where so many wait to run
-//! that a quarter is not enough, the others wait for them.
-//! A search that alone is longer than that rest goes on in the cycles that follow, where it makes more steps if the world changes meanwhile
-//! ([`super::cut`]).
-//! Moves beyond what one cycle evicts are planned for those that follow ([`super::planned`]).
-//! What is found is the same as without the limits, except for a search that takes too many cycles: it is given up.
+//! A cycle looks at a limited number of nodes and Workloads ([`crate::EngineConfig::hotswap_steps`]), and one placement more. Workloads that it does
+//! not get to follow in the next cycles, which do not repeat searches without a result. Workloads with a result are given the nodes found for them
+//! again until they run, without a search ([`super::found`]). A quarter of the steps is for that, and what a look takes before its searches is
+//! limited to half: the rest is left to the first search of a cycle, so that it ends. If a quarter is not enough for the Workloads that wait to run,
+//! the searches wait for them.
+//!
+//! A search that alone takes longer than the rest continues in the next cycles, with more steps if something changes meanwhile ([`super::cut`]).
+//! Moves beyond what one cycle evicts are planned for the next cycles ([`super::planned`]). The result is the same as without the limits, except that
+//! a search that takes too many cycles is given up.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
@@ -59,7 +59,7 @@ impl Gone {
         Self(vec![false; snapshot.workloads.len()])
     }
 
-    /// Whether this one does.
+    /// Whether this Workload leaves.
     pub fn contains(&self, at: usize) -> bool {
         self.0.get(at).is_some_and(|gone| *gone)
     }
@@ -70,12 +70,12 @@ impl Gone {
     }
 }
 
-/// All that the searches of one look share.
+/// What all searches of one look share.
 pub(super) struct Search<'s, 'a> {
     engine: &'a Engine,
     scope: &'s Scope,
     snapshot: &'s Snapshot<'a>,
-    /// What is free now; what is found is taken of it.
+    /// What is free now; what is found is subtracted.
     room: FreeCapacity<'a>,
     held: OnceCell<QuotaInUse>,
     quota: OnceCell<QuotaToBe<'a>>,
@@ -85,16 +85,16 @@ pub(super) struct Search<'s, 'a> {
     gone: Gone,
     /// The steps of the room when the look began.
     began: u64,
-    /// Until so many steps the searches of this cycle go on.
+    /// The number of steps up to which the searches of this cycle go on.
     most: u64,
-    /// Until so many, what was found before is taken again.
+    /// The number of steps up to which earlier results are used again.
     most_again: u64,
-    /// The highest priority of those that search: only Workloads below it make room.
+    /// The highest priority of the displaced Workloads: only Workloads below it are evicted.
     highest: i32,
 }
 
 impl<'s, 'a> Search<'s, 'a> {
-    /// A search with this much room, whose look began at so many steps of it, for displaced Workloads of which none has a higher priority than this.
+    /// A search in `room`, whose look began at this number of steps, for displaced Workloads of at most this priority.
     pub fn new(
         engine: &'a Engine,
         scope: &'s Scope,
@@ -124,7 +124,7 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Finds nodes for each displaced Workload in turn, and victims where there are none. Gives those that move or make room.
+    /// Finds nodes for each displaced Workload in turn, with victims if none are free. Returns the Workloads that move or are evicted.
     pub fn moves(mut self, displaced: &[DisplacedWorkload<'a>], evaluation: &mut Evaluation) -> Gone {
         let mut cut = false;
         for one in displaced {
@@ -143,7 +143,7 @@ impl<'s, 'a> Search<'s, 'a> {
             let outcome = if let Some(why) = evaluation.tried.get(one.key) {
                 SearchOutcome::Nothing(*why)
             } else if cut {
-                // It would take the room of one before it.
+                // It would use the room of an earlier one.
                 SearchOutcome::Cut
             } else {
                 self.outcome(one, evaluation)
@@ -161,7 +161,7 @@ impl<'s, 'a> Search<'s, 'a> {
         self.gone
     }
 
-    /// One goes to the nodes that were found for it, after the victims.
+    /// The Workload moves to the nodes that were found for it, after the victims are evicted.
     fn moves_to(&mut self, one: &DisplacedWorkload<'a>, found: Found, evaluation: &mut Evaluation) {
         let Found { choice, victims, place } = found;
         let running = one.stage != Stage::Evicted;
@@ -180,12 +180,12 @@ impl<'s, 'a> Search<'s, 'a> {
         evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
     }
 
-    /// Nothing was found for one.
+    /// Nothing was found for the Workload.
     fn stays(&mut self, one: &DisplacedWorkload<'a>, why: NotFound, evaluation: &mut Evaluation) {
         evaluation.tried.insert(one.key.clone(), why);
         let placed = self.room.take_failure().map(|failure| failure.message());
         if one.stage == Stage::Evicted {
-            // It still goes first, and keeps what it could use.
+            // It still has precedence, and what it could use is reserved.
             let needs = one.choices.first().map(|choice| choice.claim.clone()).unwrap_or_default();
             evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
             return;
@@ -198,25 +198,25 @@ impl<'s, 'a> Search<'s, 'a> {
         evaluation.actions.push(list(one, why));
     }
 
-    /// The turn of one comes in a later cycle.
+    /// The Workload's turn comes in a later cycle.
     fn waits(&self, one: &DisplacedWorkload<'a>, evaluation: &mut Evaluation) {
         evaluation.postponed.insert(one.key.clone());
         let before = self.before(one);
         evaluation.found.extend(before.map(|found| (one.key.clone(), found.clone())));
         if one.stage == Stage::Evicted {
-            // It still goes first, and keeps what was found for it, or what it could use.
+            // It still has precedence; what was found for it, or what it could use, is reserved.
             let first = || one.choices.first().map(|choice| choice.claim.clone());
             let needs = before.map(|found| found.claim.clone()).or_else(first).unwrap_or_default();
             evaluation.displaced.push(sluice_core::Displaced { key: one.key.clone(), needs });
         }
     }
 
-    /// The room that was found for one at the last look, if it waits to run there.
+    /// The room that the last look found for the Workload, if it waits to run there.
     fn before(&self, one: &DisplacedWorkload<'_>) -> Option<&'a FoundRoom> {
         self.engine.hotswap.found.get(one.key).filter(|_| one.stage == Stage::Evicted)
     }
 
-    /// Takes the room again that was found for one before, or searches some.
+    /// Uses the earlier result for the Workload again, or searches.
     fn outcome(&mut self, one: &DisplacedWorkload<'a>, evaluation: &mut Evaluation) -> SearchOutcome {
         let before = self.before(one);
         if self.room.steps() > if before.is_some() { self.most_again } else { self.most } {
@@ -238,7 +238,7 @@ impl<'s, 'a> Search<'s, 'a> {
         let outcome = self.search(one, &mut search.progress);
         self.most = most;
         match outcome {
-            // It would have no more in the next cycle.
+            // The next cycle would not give it more steps.
             SearchOutcome::Cut if first && search.is_given_up() => SearchOutcome::Nothing(NotFound::TooLong),
             SearchOutcome::Cut => {
                 evaluation.cut = Some(search).filter(|_| first);
@@ -256,7 +256,7 @@ impl<'s, 'a> Search<'s, 'a> {
         self.gone.0[at] = true;
     }
 
-    /// Looks for nodes of one, and for victims; takes the room of what it finds. It goes on where it was, and always a little.
+    /// Looks for nodes of the Workload, and for victims; reserves what it finds. It continues where it stopped, and always makes some progress.
     fn search(&mut self, one: &DisplacedWorkload<'a>, progress: &mut Progress) -> SearchOutcome {
         let mark = self.room.mark();
         self.room.take_failure();
@@ -279,8 +279,8 @@ impl<'s, 'a> Search<'s, 'a> {
         progress.went_on && self.room.steps() > self.most
     }
 
-    /// The first flavors on whose nodes a displaced Workload fits as they are. One that runs goes to other flavors than its own only
-    /// within nominal quota: otherwise it would wait for quota afterwards.
+    /// The first flavors with enough free nodes for a displaced Workload. A running Workload moves to other flavors only within nominal quota:
+    /// otherwise it would wait for quota afterwards.
     fn spare(&mut self, one: &DisplacedWorkload<'a>, progress: &mut Progress) -> SearchOutcome {
         for (choice, way) in one.choices.iter().enumerate().skip(progress.spares) {
             if self.ends(progress) {
@@ -301,7 +301,7 @@ impl<'s, 'a> Search<'s, 'a> {
         SearchOutcome::Nothing(NotFound::NoRoom)
     }
 
-    /// The same after others made room: on the flavors that it holds if it runs, else on the first where that is enough.
+    /// The same with victims: on the flavors that it holds if it runs, else on the first flavors where that is enough.
     fn with_victims(&mut self, one: &DisplacedWorkload<'a>, progress: &mut Progress) -> SearchOutcome {
         let ways = if one.stage == Stage::Evicted { one.choices.len() } else { 1 };
         for (choice, way) in one.choices.iter().enumerate().take(ways).skip(progress.ways) {
@@ -320,7 +320,7 @@ impl<'s, 'a> Search<'s, 'a> {
         SearchOutcome::Nothing(NotFound::NoRoom)
     }
 
-    /// The same with one of its choices.
+    /// The same for one of its choices.
     fn victims_for(
         &mut self,
         one: &DisplacedWorkload<'a>,
@@ -364,8 +364,8 @@ impl<'s, 'a> Search<'s, 'a> {
         SearchOutcome::Nothing(NotFound::NoRoom)
     }
 
-    /// Whether quota will not keep a displaced Workload out once these made room. One that was evicted has its turn with
-    /// quota whenever that is free.
+    /// Whether quota will not keep a displaced Workload out once these victims are evicted. A Workload that was already evicted gets its quota
+    /// whenever that is free.
     fn comes_back(&self, one: &DisplacedWorkload<'_>, way: &needs::Choice<'_>, victims: &[usize]) -> bool {
         if one.stage == Stage::Evicted {
             return true;
@@ -412,7 +412,7 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 }
 
-/// The nodes that one lost; none if it was evicted already.
+/// The lost nodes of the Workload; none if it was evicted already.
 fn lost(one: &DisplacedWorkload<'_>) -> Vec<String> {
     match &one.stage {
         Stage::Running(nodes) => nodes.iter().map(|node| (*node).to_owned()).collect(),
@@ -420,7 +420,7 @@ fn lost(one: &DisplacedWorkload<'_>) -> Vec<String> {
     }
 }
 
-/// One stays where it is.
+/// The Workload stays where it is.
 fn list(one: &DisplacedWorkload<'_>, why: NotMoved) -> Action {
     Action::List { key: one.key.clone(), nodes: lost(one), why: Some(why) }
 }
@@ -435,7 +435,7 @@ fn candidates<'a>(
     let mut roots = BTreeMap::new();
     let lower = |at| candidate(engine, scope, snapshot, at, highest, &mut roots);
     let all = (0..snapshot.workloads.len()).filter_map(lower).collect();
-    // What a queue borrows is what those hold of it that would go first, without those that leave anyway.
+    // What a queue borrows is the usage of the Workloads that would be preempted first, without those that leave anyway.
     let mut usage = engine.scheduler.snapshot();
     for one in snapshot.workloads.iter().filter(|one| one.leaves) {
         usage.release(&engine.scheduler, one.key);
@@ -450,7 +450,7 @@ fn candidates<'a>(
     })
 }
 
-/// What matters of a Workload that may have to go. `roots` has the ClusterQueues that were seen with the Cohorts at the top of their trees.
+/// The data of a possible victim. `roots` has the ClusterQueues that were seen, with the Cohorts at the top of their trees.
 fn candidate<'a>(
     engine: &'a Engine,
     scope: &Scope,

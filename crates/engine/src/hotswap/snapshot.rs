@@ -38,7 +38,7 @@ pub(crate) struct SeenNode<'a> {
 pub(crate) struct SeenPod<'a> {
     /// What is known of it.
     pub pod: &'a Pod,
-    /// The position of its node, if that is there.
+    /// The position of its node, if that exists.
     pub node: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct SeenWorkload<'a> {
     pub holds: bool,
     /// Whether it [`leaves`].
     pub leaves: bool,
-    /// Its pods if it holds quota, but for those that an earlier run left behind.
+    /// Its pods if it holds quota, except for those that an earlier run left behind.
     pub pods: Vec<SeenPod<'a>>,
 }
 
@@ -68,15 +68,15 @@ pub(crate) struct Snapshot<'a> {
     pub workloads: Vec<SeenWorkload<'a>>,
     /// By the position of a Workload in the world: its number here.
     numbers: Vec<usize>,
-    /// The pods of none of them.
+    /// The pods without a Workload of these.
     pub others: Vec<SeenPod<'a>>,
-    /// What pods of some templates ask for.
+    /// The requests of pods of some templates.
     pub(super) asked: RefCell<Vec<Asked>>,
     /// The nodes of each flavor that was asked for.
     of_flavor: RefCell<BTreeMap<Name, Rc<[usize]>>>,
     /// The nodes that pods may be on, by what these ask of nodes.
     usable: RefCell<BTreeMap<(Name, Arc<str>), Usable>>,
-    /// The same, by the nodes that they select and by which of the taints that there are they tolerate.
+    /// The same, by the nodes that pods select and by the existing taints that they tolerate.
     alike: RefCell<BTreeMap<Alike, Usable>>,
     /// Which nodes have the same taints.
     taints: OnceCell<Taints>,
@@ -105,7 +105,7 @@ impl Taints {
         let mut kinds = BTreeMap::new();
         let mut taints = Self::default();
         for (at, seen) in nodes.iter().enumerate() {
-            // Most have those of the one before.
+            // Most have the same flavors as the one before.
             let before = at.checked_sub(1).filter(|before| own(&nodes[*before]).eq(own(seen)));
             let kind = if let Some(before) = before {
                 taints.of[before]
@@ -121,9 +121,9 @@ impl Taints {
     }
 }
 
-/// What pods ask of nodes.
+/// What pods require of nodes.
 pub(crate) struct NodeTerms<S, T> {
-    /// Equal for those that select the same nodes.
+    /// Equal for pods that select the same nodes.
     pub selection: String,
     /// Whether they select a node, whatever taints it has.
     pub selects: S,
@@ -145,7 +145,7 @@ pub(super) struct Asked {
 /// The nodes that pods may be on.
 #[derive(Clone, Debug)]
 pub(crate) struct Usable {
-    /// Those that count for capacity.
+    /// The nodes that count for capacity.
     pub healthy: Rc<NodeSet>,
     /// Whether there are any at all.
     pub any: bool,
@@ -156,7 +156,7 @@ pub(crate) fn holds(entry: &WorkloadEntry) -> bool {
     holds_quota(entry.status())
 }
 
-/// The same by a status.
+/// The same for a status.
 fn holds_quota(status: &WorkloadStatus) -> bool {
     reserved(status) && !is(status, Type::Finished)
 }
@@ -189,19 +189,19 @@ pub(super) fn reserved_since(status: &WorkloadStatus) -> Option<Timestamp> {
 }
 
 impl<'a> SeenWorkload<'a> {
-    /// The labels by which it takes whole groups of nodes, for each pod set that does.
+    /// The labels by which its pod sets take whole groups of nodes, one for each such pod set.
     pub fn takes_groups_by(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.jobset.into_iter().flat_map(exclusive_labels)
     }
 
-    /// Whether it has a JobSet that goes on: the pods of one that ended or is deleted leave for good.
+    /// Whether it has a JobSet that is not over: the pods of an ended or deleted JobSet leave for good.
     pub fn has_jobset(&self) -> bool {
         self.jobset.is_some_and(|view| !view.deleting && view.finished.is_none())
     }
 }
 
 impl<'a> Snapshot<'a> {
-    /// What is there now.
+    /// The current state.
     pub fn of(engine: &'a Engine, now: Timestamp) -> Self {
         let mut snapshot = Self::of_nodes(engine, now);
         let world = &engine.world;
@@ -214,7 +214,7 @@ impl<'a> Snapshot<'a> {
             let pods = Vec::new();
             snapshot.workloads.push(SeenWorkload { key, entry, jobset, holds, leaves, pods });
         }
-        // The pods of a job come one after the other.
+        // The pods of a job are consecutive.
         let mut last: Option<(&Name, &Pod, Vec<usize>)> = None;
         let mut node = None;
         for (key, pod) in &world.pods {
@@ -225,7 +225,7 @@ impl<'a> Snapshot<'a> {
                 || engine.workloads_of_pod(key, pod).filter_map(|key| snapshot.number(engine, key)).collect(),
                 |(_, _, of)| of,
             );
-            // Most are on the node of the one before, or on the next one.
+            // Most are on the node of the pod before, or on the next one.
             node = snapshot.near(node, &pod.node).or_else(|| snapshot.node(&pod.node));
             snapshot.place(&of, SeenPod { pod, node });
             last = Some((&key.0, pod, of));
@@ -283,8 +283,8 @@ impl<'a> Snapshot<'a> {
         own
     }
 
-    /// The nodes of a flavor that pods of this shape may be on. Equal shapes share the answer, and so do those that select the same nodes and
-    /// tolerate the same of the taints that there are: whatever else they tolerate, the nodes are not gone through again.
+    /// The nodes of a flavor on which pods of this shape may run. Equal shapes share the answer, and so do shapes that select the same nodes and
+    /// tolerate the same existing taints: the nodes are not visited again for other tolerations.
     pub fn usable<S: Fn(&slim::Node) -> bool, T: Fn(&slim::Node) -> bool>(
         &self,
         flavor: &Name,
@@ -312,12 +312,12 @@ impl<'a> Snapshot<'a> {
         usable
     }
 
-    /// How the node with this number is; one that is gone is not healthy.
+    /// The health of the node with this number; a deleted node is not healthy.
     pub fn health_at(&self, node: Option<usize>) -> Health {
         node.map_or(Health::Unhealthy, |node| self.nodes[node].health)
     }
 
-    /// How a node is; one that is gone is not healthy.
+    /// The health of a node; a deleted node is not healthy.
     pub fn health(&self, node: &str) -> Health {
         self.health_at(self.node(node))
     }
@@ -333,7 +333,7 @@ pub(super) fn exclusive_in(view: &JobView) -> BTreeSet<&str> {
     exclusive_labels(view).collect()
 }
 
-/// The same for each pod set that does.
+/// The same, one for each such pod set.
 pub(super) fn exclusive_labels(view: &JobView) -> impl Iterator<Item = &str> {
     view.pod_sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.as_str()))
 }

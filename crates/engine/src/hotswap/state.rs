@@ -10,7 +10,7 @@ use super::cut::CutSearch;
 use super::found::FoundRoom;
 use super::planned::Planned;
 
-/// Names that nothing uses any more are forgotten once there are so many more than twice those in use.
+/// Unused names are dropped once there are this many more than twice the used ones.
 const MOST_UNUSED: usize = 64;
 
 /// What is kept between two looks.
@@ -25,7 +25,7 @@ pub(crate) struct HotswapState {
     pub(super) evaluations: u64,
     /// The last look did not reach all displaced Workloads: it goes on in the next cycle.
     pub(super) resumes: bool,
-    /// The look that is due goes on with the last one, and nothing else has changed.
+    /// The look that is due continues the last one; nothing else has changed.
     pub(super) resuming: bool,
     /// The Workloads for which the looks since then found nothing, and why.
     pub(super) tried: BTreeMap<WorkloadKey, NotFound>,
@@ -43,8 +43,7 @@ pub(crate) struct HotswapState {
     pub(super) due: Option<Timestamp>,
     /// Some node of a flavor in scope is not healthy, or a Workload is displaced: changes of Workloads matter, too.
     pub(super) degraded: bool,
-    /// The Workloads whose every change matters at once: the displaced ones, those that make room for them, and those with pods on nodes that do
-    /// not count.
+    /// The Workloads whose every change matters at once: displaced ones, their victims, and those with pods on nodes that do not count.
     pub(super) concerned: BTreeSet<WorkloadKey>,
     /// The flavors in scope at the last look, with the resources that queues have quota of.
     pub(super) flavors: BTreeMap<Name, BTreeSet<Name>>,
@@ -56,7 +55,7 @@ pub(crate) struct HotswapState {
     pub(super) left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
     /// The nodes of flavors in scope that are about to go, although they are ready, as of the last look.
     pub(crate) departing: BTreeSet<Name>,
-    /// Why each Workload that stays on lost nodes does so, as its last event said.
+    /// Why each Workload that stays on lost nodes does so, from its last event.
     pub(super) reported: BTreeMap<WorkloadKey, NotMoved>,
     /// The names of nodes and resources that pods use, shared.
     pub(super) names: BTreeSet<Name>,
@@ -70,7 +69,7 @@ impl HotswapState {
         if let Some(known) = self.names.get(name) {
             return Name::clone(known);
         }
-        // Those of pods and nodes that are gone are forgotten from time to time.
+        // Names of deleted pods and nodes are dropped from time to time.
         if self.names.len() > 2 * self.names_used + MOST_UNUSED {
             self.names.retain(|name| Arc::strong_count(name) > 1);
             self.names_used = self.names.len();
@@ -95,8 +94,8 @@ pub(crate) enum NotFound {
 pub(crate) enum NotMoved {
     /// Too many nodes look bad.
     Brake,
-    /// No healthy nodes are free for it, not even without Workloads of lower priority; and how much of it the core could place, where that
-    /// assigns the nodes.
+    /// No healthy nodes are free for it, not even without Workloads of lower priority; and how much of it the core could place, if the core assigns
+    /// the nodes.
     NoRoom(Option<String>),
     /// The search for nodes was given up.
     TooLong,
@@ -140,7 +139,7 @@ pub(crate) struct NodesToAvoid {
 pub(super) struct Nodes {
     /// When the first announced maintenance begins, in Unix seconds.
     pub(super) first: Option<i64>,
-    /// By label that makes groups: those that are not whole.
+    /// By the label that makes groups: the broken groups.
     pub(super) broken: BTreeMap<String, BTreeSet<String>>,
     /// By label that makes groups: when the first maintenance in each begins.
     pub(super) announced: BTreeMap<String, BTreeMap<String, i64>>,

@@ -4,7 +4,7 @@ use sluice_api::slim;
 
 use super::amounts::{Nano, fill, parsed};
 
-/// What LimitRanges of one type (Container or Pod) say together.
+/// The combined LimitRanges of one type (Container or Pod).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Limits {
     /// The least of the maxima.
@@ -32,7 +32,7 @@ impl Limits {
     }
 }
 
-/// Everything that the LimitRanges of one namespace say.
+/// The combined LimitRanges of one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LimitSummary {
     /// For each container.

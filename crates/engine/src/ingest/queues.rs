@@ -1,4 +1,4 @@
-//! ResourceFlavor, ClusterQueue, LocalQueue and Cohort as the core takes them.
+//! ResourceFlavor, ClusterQueue, LocalQueue and Cohort as input of the core.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use sluice_api::{conditions, labels, v1beta2 as api};

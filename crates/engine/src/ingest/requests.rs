@@ -33,7 +33,7 @@ struct Effective {
     requests: Nano,
     /// The limits that it has itself.
     own_limits: Nano,
-    /// Those and the defaults for what is missing, if there are any defaults.
+    /// The limits, with defaults for missing ones, if there are any defaults.
     limits: Option<Nano>,
 }
 
@@ -60,7 +60,7 @@ struct PodRequest {
     above_limits: Vec<String>,
 }
 
-/// The request of one pod of the template, sorted by resource, or why it cannot be admitted as it is.
+/// The request of one pod of the template, sorted by resource, or why it cannot be admitted.
 pub(crate) fn per_pod(
     template: &PodTemplate,
     path: &str,
@@ -126,7 +126,7 @@ fn pod_request(template: &PodTemplate, path: &str, around: Surroundings<'_>) -> 
     if !template.resources.is_empty() {
         let own = effective(&template.resources, &around.limits.pod);
         check(&own, &around.limits.pod, || path.to_owned(), &mut out);
-        // What the containers ask for counts if it is more: a cluster that does not know the resources of pods drops these.
+        // The sum of the containers counts if it is more: a cluster that does not know pod-level resources drops these.
         let of_pods = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
         let whole = own.requests.into_iter().filter(|(name, _)| of_pods(name));
         raise(&mut out.total, &whole.collect());
@@ -203,7 +203,7 @@ fn transformed(input: Nano, config: &ResourceConfig) -> Nano {
     kept
 }
 
-/// The amount that a resource list holds of one resource, for those who need a single one.
+/// The amount of one resource in a resource list, for callers that need a single one.
 pub(crate) fn amount_in(
     list: &BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
     name: &str,

@@ -20,7 +20,7 @@ fn names(values: Option<&Vec<String>>) -> Vec<Name> {
     values.into_iter().flatten().map(|v| name(v)).collect()
 }
 
-/// A label selector; one with an operator that does not exist selects nothing.
+/// A label selector; one with an unknown operator selects nothing.
 pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
     let expressions: Option<Vec<_>> = api
         .match_expressions
@@ -37,7 +37,7 @@ pub(crate) fn selector(api: &LabelSelector) -> Option<Selector> {
     })
 }
 
-/// The terms of a required node affinity. One with an operator that does not exist holds for no node: nothing has one of no values.
+/// The terms of a required node affinity. A term with an unknown operator matches no node: it becomes `In` without values.
 pub(crate) fn affinity(terms: &[api::NodeSelectorTerm]) -> Vec<AffinityTerm> {
     terms.iter().map(term).collect()
 }
@@ -73,7 +73,7 @@ fn effect(text: &str) -> Option<TaintEffect> {
     }
 }
 
-/// Taints; those of an unknown effect are left out.
+/// Taints; those with an unknown effect are left out.
 pub(crate) fn taints(api: &[api::Taint]) -> Vec<Taint> {
     api.iter()
         .filter_map(|t| {
@@ -86,7 +86,7 @@ pub(crate) fn taints(api: &[api::Taint]) -> Vec<Taint> {
         .collect()
 }
 
-/// Tolerations; those of an unknown effect or operator tolerate nothing, and are left out.
+/// Tolerations; those with an unknown effect or operator tolerate nothing, and are left out.
 pub(crate) fn tolerations(api: &[api::Toleration]) -> Vec<Toleration> {
     api.iter()
         .filter_map(|t| {

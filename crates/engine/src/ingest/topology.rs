@@ -1,4 +1,4 @@
-//! Topologies, nodes, topology requests and assignments as the core takes them (docs/reference/06-algorithm.md 6.11–6.15, 6.21).
+//! Topologies, nodes, topology requests and assignments as input of the core (docs/reference/06-algorithm.md 6.11–6.15, 6.21).
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) fn node(node: &slim::Node, allocatable: &Allocatable) -> NodeSpec {
     }
 }
 
-/// What a pod set asks of a topology, if it asks for anything. Labels of indices alone ask for nothing.
+/// What a pod set requests of a topology, if it requests anything. Labels of indices alone request nothing.
 pub(crate) fn request(set: &slim::PodSet, config: &EngineConfig) -> Option<TopologyRequest> {
     let api = set.topology_request.as_deref().filter(|_| config.on(Gate::TopologyAwareScheduling))?;
     if !api.is_explicit() {
@@ -67,7 +67,7 @@ pub(crate) fn group(set: &slim::PodSet, config: &EngineConfig) -> Option<Name> {
     api.pod_set_group_name.as_deref().map(name)
 }
 
-/// What each pod takes of its node, where that is not `requests`: without what counts for quotas only.
+/// What each pod uses of its node, if that differs from `requests`: without what counts for quotas only.
 pub(crate) fn node_requests(
     set: &slim::PodSet,
     requests: &[(Name, Amount)],
@@ -120,7 +120,7 @@ pub(crate) fn assignments(object: &slim::Workload) -> (Vec<Option<SharedAssignme
     (assigned(status).enumerate().map(read).collect(), wrong)
 }
 
-/// An assignment with no more than so many pods: a slice that became smaller gives its last domains up (docs/reference/06-algorithm.md 6.21).
+/// An assignment cut to this number of pods: a slice that became smaller gives up its last domains (docs/reference/06-algorithm.md 6.21).
 fn at_most(assignment: SharedAssignment, most: i64) -> SharedAssignment {
     let total = assignment.domains.iter().fold(0, |total: i64, domain| total.saturating_add(domain.count));
     if total <= most {
@@ -136,7 +136,7 @@ fn at_most(assignment: SharedAssignment, most: i64) -> SharedAssignment {
     Arc::new(fewer)
 }
 
-/// An assignment; its domains are taken from those that are `left`.
+/// An assignment; its domains are subtracted from `left`.
 fn assignment(api: &v1beta2::TopologyAssignment, left: &mut usize) -> Result<SharedAssignment, String> {
     let rows = topology::decode(api).map_err(|error| error.to_string())?;
     *left = left.checked_sub(rows.domains.len()).ok_or_else(|| TopologyError::TooLarge.to_string())?;

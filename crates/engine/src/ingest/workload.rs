@@ -1,4 +1,4 @@
-//! The Workload as the core takes it: pod sets with their requests, priority, order, state.
+//! The Workload as input of the core: pod sets with their requests, priority, order, state.
 
 use std::collections::BTreeMap;
 
@@ -106,13 +106,13 @@ pub(crate) fn pod_sets(
             let node_requests = topology::node_requests(set, &requests, around, config);
             let mut node_selector = pairs(&set.template.node_selector);
             let mut tolerated = tolerations(&set.template.tolerations);
-            // What is added to the pods when they are made decides on their nodes.
+            // Defaults that are added when pods are created decide on their nodes.
             let class = around.class_of(&set.template).filter(|_| config.on(Gate::TopologyAwareScheduling));
             if let Some(class) = class {
                 node_selector.extend(pairs(&class.node_selector));
                 tolerated.extend(tolerations(&class.tolerations));
             }
-            // What checks add to the pods counts for the nodes that these get after the checks.
+            // What checks add to the pods counts for nodes that are assigned after the checks.
             for update in topology::updates(set, status, config) {
                 node_selector.extend(pairs(&update.node_selector));
                 tolerated.extend(tolerations(&update.tolerations));
@@ -152,7 +152,7 @@ pub(crate) fn pod_sets(
     (sets, invalid)
 }
 
-/// What is wrong if what all pods ask for together cannot be counted: it would be charged as less, and no status can say it.
+/// An error if the sum of all pods' requests overflows: it would be charged as less, and no status can express it.
 fn uncountable(
     path: impl Fn() -> String,
     count: i64,
@@ -286,7 +286,7 @@ fn left_of<'a>(
     (left, amount)
 }
 
-/// What an admission takes now, by flavor and resource of each pod set.
+/// The current usage of an admission, by flavor and resource of each pod set.
 pub(crate) fn usage_held<'a>(
     admission: &'a v1beta2::Admission,
     object: &slim::Workload,
@@ -327,7 +327,7 @@ fn admission(
     }
 }
 
-/// Everything that the core gets to know about a workload; `nodes` are those of its pod sets.
+/// Everything that the core receives about a workload; `nodes` are those of its pod sets.
 pub(crate) fn spec(
     key: &WorkloadKey,
     object: &slim::Workload,
@@ -336,7 +336,7 @@ pub(crate) fn spec(
     around: Surroundings<'_>,
     config: &EngineConfig,
 ) -> core::WorkloadSpec {
-    // One that is over asks for nothing, and needs none of what that depends on.
+    // A finished Workload requests nothing, and needs nothing that this depends on.
     let over = is(status, Type::Finished);
     let (pod_sets, invalid) = if over { <_>::default() } else { pod_sets(object, status, around, config) };
     core::WorkloadSpec {

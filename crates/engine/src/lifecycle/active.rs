@@ -1,7 +1,7 @@
-//! Whether pods of a job may still use its quota: those that run, those that terminate and can, and those that its status does not show yet.
+//! Whether pods of a job may still use its quota: running pods, terminating pods that can still run, and pods that its status does not show yet.
 //!
-//! A pod on a node that is lost terminates until its node, or it by force, is deleted. It does not count once that is
-//! known, which takes the lists of Nodes and Pods.
+//! A pod on a lost node terminates until the node is deleted or the pod is deleted by force. It does not count once the loss is known, which takes
+//! the lists of Nodes and Pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use crate::input::Kind;
 use crate::world::JobKey;
 
 impl Engine {
-    /// Whether pods of a job, or of those that it controls, may still use its quota. Where time alone will change that, it is
-    /// looked at again.
+    /// Whether pods of a job, or of jobs that it controls, may still use its quota. If only time changes that, the job is looked at again then.
     pub(crate) fn is_active(&mut self, key: &JobKey) -> bool {
         if let Some(job) = self.world.pod_jobs.get(key) {
             let fast = self.config.on(Gate::FastQuotaReleaseInPodIntegration);
@@ -71,7 +70,7 @@ impl Engine {
         (lost.len(), later.into_iter().min())
     }
 
-    /// Marks the job of a pod that terminates on a node that is, or may be, lost.
+    /// Marks the job of a pod that terminates on a node that is or may be lost.
     pub(crate) fn mark_if_stuck(&mut self, pod: &Pod) {
         if let Some(job) = pod.controller.as_ref().filter(|_| pod.leaving)
             && self.lost_from(pod).is_some()
@@ -80,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Marks the jobs with pods that terminate on a node, if that is, or may be, lost.
+    /// Marks the jobs with pods that terminate on a node that is or may be lost.
     pub(crate) fn mark_stuck_on(&mut self, node: &str) {
         let known = self.world.nodes.get(node);
         if known.is_some_and(|node| health::lost_from(node, &self.config.hotswap).is_none()) {
@@ -100,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Marks a job, and the one that controls it.
+    /// Marks a job and its controller.
     fn mark_family(&mut self, uid: &Name) {
         let Some(key) = self.world.job_by_uid.get(uid) else { return };
         let above = self.world.jobs.get(key).map(|entry| self.above(&entry.view)).unwrap_or_default();
@@ -113,12 +112,12 @@ impl Engine {
     pub(crate) fn mark_parent(&mut self, key: &JobKey, next: Option<&JobView>) {
         let known = self.world.jobs.get(key).map(|entry| &*entry.view);
         let matters = |view: &JobView| {
-            // How many are active matters only beside those that go.
+            // The number of active pods matters only if some are terminating.
             let active_pods = (view.terminating > 0).then_some(view.active_pods);
             let pods = (view.active, view.terminating, active_pods);
             let answer = (view.suspended_condition, view.observed_generation);
             let stop = (view.suspended, answer, view.deleting, view.finished.is_some());
-            // Its numbers of pods may be those of the job.
+            // The pod counts in its spec may be those of the job.
             let spec = (view.generation, view.invalid.is_some());
             (view.job.uid.clone(), view.controller.clone(), pods, stop, spec)
         };
@@ -129,12 +128,12 @@ impl Engine {
         self.dirty.jobs.extend(parents);
     }
 
-    /// The job that controls a job, if it is there.
+    /// The job that controls a job, if it exists.
     pub(crate) fn parent(&self, view: &JobView) -> Option<&JobKey> {
         self.world.job_by_uid.get(view.controller.as_ref()?.uid.as_str())
     }
 
-    /// The job that controls a job; and the one above that, if that plays its pod sets.
+    /// The job that controls a job; and the job above that, if the former runs its pod sets.
     pub(crate) fn above(&self, view: &JobView) -> Vec<JobKey> {
         let Some(parent) = self.parent(view) else { return Vec::new() };
         let next = self.world.jobs.get(parent).and_then(|entry| self.parent(&entry.view));
@@ -142,7 +141,7 @@ impl Engine {
         std::iter::once(parent).chain(next).cloned().collect()
     }
 
-    /// Whether a job is part of one of a kind that is managed: then it is known, although its own kind is not.
+    /// Whether a job is part of a job of a managed kind: then it is known, although its own kind is not.
     pub(crate) fn is_child(&self, view: &JobView) -> bool {
         let owner = view.controller.as_ref();
         let kind = owner.and_then(|owner| JobKind::from_owner(&owner.api_version, &owner.kind));

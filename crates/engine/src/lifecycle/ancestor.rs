@@ -1,4 +1,4 @@
-//! What manages a job: itself, by its queue name or by the configuration, or a job above it that its owner references lead to.
+//! What manages a job: the job itself, by its queue name or by the configuration, or a job above it in its owner references.
 //!
 //! Any user can write an owner reference. It counts only where the owner exists by name in the job's own namespace, with that kind and UID.
 
@@ -22,18 +22,18 @@ use crate::world::JobKey;
 
 /// How many owners are looked at.
 const MAX_NESTING: usize = 10;
-/// For so many seconds after a job was made its owner may still have to be seen: jobs of several kinds come by several watches.
+/// For how many seconds after a job's creation its owner may still be unseen: jobs of several kinds come by several watches.
 pub(crate) const OWNER_WAIT_SECONDS: i64 = 10;
 
-/// What stands above a job.
+/// What is above a job.
 enum Ancestor {
-    /// Nothing that is managed.
+    /// No managed job.
     None,
     /// A managed job.
     Managed {
         /// Its UID.
         uid: Name,
-        /// Whether a job on the way there is none that the one above it could have made.
+        /// Whether a job in between is not one that the job above it could have made.
         claimed: bool,
     },
     /// An owner of an integrated kind that has not been seen.
@@ -42,10 +42,10 @@ enum Ancestor {
     TooDeep,
 }
 
-/// The managed job that a job is a part of: it runs on the quota of that one.
+/// The managed job that a job is a part of, and on whose quota it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// Its kind; one of those that others manage, perhaps.
+    /// Its kind; possibly one that another controller manages.
     pub kind: JobKind,
     /// Its name, in the namespace of the part.
     pub name: Name,
@@ -55,7 +55,7 @@ pub struct Whole {
 
 /// What manages a job.
 pub(crate) enum Standing {
-    /// Nothing of ours.
+    /// Not managed by Sluice.
     Unmanaged,
     /// The job has a Workload of its own.
     Own,
@@ -63,14 +63,14 @@ pub(crate) enum Standing {
     Part {
         /// Its UID.
         of: Name,
-        /// Until then, unless its controller names it before; [`Timestamp::MAX`] if that is no question.
+        /// Until this time, unless its controller names it before; [`Timestamp::MAX`] if that is certain.
         until: Timestamp,
         /// Whether it only says so: it does not run on that Workload where it would have been queued without an owner.
         claimed: bool,
     },
     /// Its owner may yet be seen, until then.
     Unverified(Timestamp),
-    /// It has more owners than are looked at.
+    /// It has more levels of owners than are looked at.
     TooDeep,
 }
 
@@ -80,7 +80,7 @@ impl Engine {
         let alone = || if self.manages_itself(view) { Standing::Own } else { Standing::Unmanaged };
         match self.ancestor(view) {
             Ancestor::None => alone(),
-            // A job that asks for a queue itself is a part only of one that makes such jobs.
+            // A job that names a queue itself is a part only of a job that makes such jobs.
             Ancestor::Managed { claimed: true, .. } if self.manages_itself(view) => Standing::Own,
             Ancestor::Managed { uid: of, claimed } => {
                 let until = self.part_until(view).unwrap_or(Timestamp::MAX);
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// What a job is a part of, if it has no Workload for that reason.
+    /// The job that a job is a part of, if it has no Workload for that reason.
     pub fn whole_of(&self, job: &ObjectRef) -> Option<Whole> {
         let entry = self.world.jobs.get(&self.world.job_key(job)?)?;
         let Standing::Part { of, .. } = self.standing(&entry.view) else { return None };
@@ -104,7 +104,7 @@ impl Engine {
         Some(Whole { kind: key.kind, name: Arc::clone(&key.name), workload: workload.map(|key| key.name) })
     }
 
-    /// Whether a job runs on the Workload of one above it.
+    /// Whether a job runs on the Workload of a job above it.
     pub(crate) fn is_part(&self, view: &JobView) -> bool {
         matches!(self.standing(view), Standing::Part { .. })
     }
@@ -126,17 +126,17 @@ impl Engine {
         selector_matches(wanted, &namespace.metadata.labels.clone().unwrap_or_default())
     }
 
-    /// Whether a new job of a namespace that names no queue is put into one.
+    /// Whether a new job that names no queue gets one in this namespace.
     fn has_default_queue(&self, namespace: &Name) -> bool {
         let queue = (Arc::clone(namespace), labels::DEFAULT_LOCAL_QUEUE.into());
         self.world.local_queues.contains_key(&queue) && self.manages_namespace(namespace)
     }
 
-    /// Until when a job passes for a part of the one that controls it: for good if that one makes such jobs. Where its status is to name them,
-    /// that may be seen a little later than the job itself.
+    /// Until when a job counts as a part of its controller: for good if the controller makes such jobs. If the controller's status should name them,
+    /// it may do so a little after the job is seen.
     pub(crate) fn part_until(&self, view: &JobView) -> Option<Timestamp> {
         if self.world.external.controller_of(view).is_some() {
-            // What the controllers of others make is not known.
+            // It is not known what other controllers make.
             return Some(Timestamp::MAX);
         }
         let above = &self.world.jobs.get(self.parent(view)?)?.view;
@@ -149,19 +149,19 @@ impl Engine {
         (unchanged && until > self.now).then_some(until)
     }
 
-    /// Whether a job is a part of the one that controls it, as far as can be said. What the controllers of declared kinds make is not known, and
-    /// one whose name its job does not say any more is on its way out: neither is a job of its own unless it asks for a queue.
+    /// Whether a job is a part of its controller, as far as that can be known. It is not known what the controllers of declared kinds make, and a
+    /// part that its job no longer names is about to be deleted: neither is a job of its own unless it names a queue.
     fn is_believed(&self, view: &JobView) -> bool {
         let parent =
             self.parent(view).and_then(|key| self.world.jobs.get(key)).map(|entry| entry.view.job.kind);
         let not_known = |kind: JobKind| kind.integration().declared || kind.names_parts_of(view.job.kind);
-        // A pod is told by its marks.
+        // Pods are identified by their marks instead.
         let not_asked = || view.job.kind.integration().of_pods || parent.is_some_and(not_known);
         self.part_until(view).is_some() || !self.manages_itself(view) && not_asked()
     }
 
-    /// Whether a job is an object that the one which controls it wraps. Where the API server makes the rest of a name, those with the right beginning
-    /// are believed as far as there are such objects, the oldest first.
+    /// Whether a job is one of the objects that its controller wraps. If the API server generates the rest of a name, jobs whose names begin right
+    /// count, the oldest first, up to the number of such objects.
     pub(super) fn is_wrapped(&self, above: &JobView, view: &JobView) -> bool {
         let Some(most) = above.wraps_by_prefix(view.job.kind, &view.job.name) else {
             return above.wraps_object(view.job.kind, &view.job.name);
@@ -181,7 +181,7 @@ impl Engine {
         above.made(part).or_else(|| named().then_some(&above.pod_sets[..]))
     }
 
-    /// Remembers that the status of the job that controls this one has named it.
+    /// Remembers that the status of the job's controller has named it.
     pub(super) fn remember_name(&mut self, key: &JobKey, view: &JobView) {
         let above = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let named = above.is_some_and(|above| {
@@ -192,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// The managed job above a job, if there is one. One that was made by a managed job itself has no Workload: that one has.
+    /// The managed job above a job, if there is one. A job made by a managed job has no Workload of its own.
     fn ancestor(&self, view: &JobView) -> Ancestor {
         let (mut found, mut claimed) = (None, false);
         let none = |found, claimed| match found {
@@ -244,7 +244,7 @@ impl Engine {
         if found.is_some() { none(found, claimed) } else { Ancestor::TooDeep }
     }
 
-    /// Since when a managed job is gone that made jobs, if that is not long ago.
+    /// When the managed job that made jobs was deleted, if that is not long ago.
     fn gone_since(&self, uid: &Name) -> Option<Timestamp> {
         self.gone.since(uid).filter(|_| !self.world.job_by_uid.contains_key(uid))
     }
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Whether what controls an object that others manage may have made it: another one of these, or a job that wraps it.
+    /// Whether the controller of an object that others manage may have made it: another such object, or a job that wraps it.
     fn is_below_its_maker(&self, key: &JobKey, parent: &ExternalParent) -> bool {
         let Some(owner) = &parent.controller else { return false };
         let external =
@@ -275,7 +275,7 @@ impl Engine {
 
     /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
     pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &str, claimed: bool) {
-        // Those in other namespaces only claim to be its.
+        // Jobs in other namespaces only claim to be its parts.
         let owned = self.world.owned(ancestor);
         let mut admitted = owned.iter().filter(|w| w.namespace == key.namespace).any(|w| {
             let status = &self.world.workloads[w].object.status;
@@ -284,11 +284,11 @@ impl Engine {
         admitted &= !(claimed && self.has_default_queue(&key.namespace));
         // Its Workload may still be there for pods that were made before.
         admitted &= self.gone_since(&Name::from(ancestor)).is_none();
-        // What a kind that makes no jobs makes once it is being deleted cleans up after it, and lets it go.
+        // What a kind that makes no jobs makes during its deletion cleans up after it, and may run.
         let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let cleans_up =
             parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.makes_jobs());
-        // One with more pods than the job above has quota for is none that its controller made.
+        // A job with more pods than the job above has quota for was not made by its controller.
         let exceeds = |parent: &JobView| {
             parent.is_exceeded_by(view, self.is_elastic(parent))
                 || self.exceeds_admitted(parent, view)
@@ -303,7 +303,7 @@ impl Engine {
         if admitted && let Some(entry) = self.world.jobs.get_mut(key) {
             entry.suspend_is_not_refused();
         }
-        // What is being deleted gets no more pods, and its controller does not look at it otherwise.
+        // A job that is being deleted gets no more pods, and its controller does not look at it otherwise.
         if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {
             for workload in self.world.owned(&view.job.uid) {
                 self.delete_workload(&workload, Vec::new());
@@ -311,7 +311,7 @@ impl Engine {
             return;
         }
         if view.stopping {
-            // What was begun while its ancestor was admitted.
+            // A stop that was begun while its ancestor was admitted.
             return self.stop_job(key, view, Vec::new(), "", &[]);
         }
         if self.delete_unstoppable(key, view) {
@@ -326,7 +326,7 @@ impl Engine {
         self.write_job(key, Purpose::SuspendJob, write, vec![reported]);
     }
 
-    /// Looks at a job again when the time for its owner to be seen is over.
+    /// Looks at a job again when its owner should have been seen.
     pub(super) fn wait_for_owner(&mut self, key: &JobKey, until: Timestamp) {
         self.wake_at(until, Alarm::Job(key.clone()));
     }

@@ -1,18 +1,18 @@
 //! Whether the controller of a stopped job has answered the stop.
 //!
-//! A Job's status says how many pods run as its controller saw it last. The controller makes pods before it writes that, so that a Job that
-//! is stopped right after it was started has pods, and its status says that none is active. The condition `Suspended` tells the two apart:
-//! the controller writes it `False` together with the first pods, and `True` together with the number that is left once it has deleted
-//! them. `True` from before the last start, or from before the eviction that led to the stop, is no answer.
+//! A Job's status has the number of pods as its controller saw it last. The controller makes pods before it writes that, so that a Job that is
+//! stopped right after its start has pods while its status says that none is active. The condition `Suspended` distinguishes the two: the controller
+//! writes it `False` together with the first pods, and `True` together with the remaining number once it has deleted them. `True` from before the
+//! last start, or from before the eviction that led to the stop, is no answer.
 //!
-//! A kind without that condition answers by showing pods since the start, and then none; or by `status.observedGeneration`, where its
-//! controllers write that. One that shows neither keeps its quota for a while.
+//! A kind without that condition answers by showing pods since the start, and then none; or by `status.observedGeneration`, if its controllers write
+//! that. A job that shows neither keeps its quota for a while.
 //!
-//! A Job that is started and stopped before its controller has written either shows nothing of both: the controller makes the pods from
-//! what it saw last, its status write conflicts with the stop, and `True` stays as it was before the start. If a stopped Job says nothing
-//! for a second, its condition is therefore set to `False`. The controller sets it to `True` again the next time it has looked at the Job
-//! and deleted all pods that it knows of, those included that it made before. The JobSet controller does the same, once it has suspended the Jobs
-//! of a JobSet: one that is far behind resumes them first, as it saw the JobSet then.
+//! If a Job is started and stopped before its controller has written its status, neither shows: the controller makes the pods from what it saw last,
+//! its status write conflicts with the stop, and `True` stays as it was before the start. If the status of a stopped Job does not change for a
+//! second, its condition is therefore set to `False`. The controller sets it to `True` the next time it has looked at the Job and deleted all pods
+//! that it knows of, including those that it made before. The JobSet controller does the same, once it has suspended the Jobs of a JobSet; if it is
+//! far behind, it first resumes them, as it saw the JobSet then.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ impl JobEntry {
         self.view.job.kind.integration().enforces_stops && self.has_own_controller()
     }
 
-    /// How long quota is kept while its controller says nothing: as long as one may make pods without looking again. A job without a
-    /// controller must not hold quota for good.
+    /// How long quota is kept while the controller is silent: as long as a controller may make pods without looking again. A job without a controller
+    /// must not hold quota for good.
     fn patience(&self) -> SignedDuration {
         if self.can_be_asked() {
             return ASKED;
@@ -68,19 +68,19 @@ impl JobEntry {
 
     /// Whether the job's controller has not answered its stop yet. Its quota was given, or the decision to take it made, at that time.
     fn is_unanswered(&self, decided: Timestamp) -> bool {
-        // One that was not changed since it was made has never been started.
+        // A job that was not changed since its creation has never been started.
         self.view.generation > 1
             && match self.view.suspended_condition {
                 Some((suspended, since)) => {
                     let is_later = since > decided && self.seen.stale != Some(since);
                     !suspended || !(self.seen.runs || is_later)
                 }
-                // Its controller says no such thing, or had not looked at the job when that was started.
+                // Its controller has no such condition, or had not looked at the job when it was started.
                 None => !(self.seen.runs || self.saw_generation()),
             }
     }
 
-    /// Whether its controller has acted on the job as it is now, of a kind whose controllers say that.
+    /// Whether its controller has acted on the current version of the job, for kinds whose controllers report that.
     pub(super) fn saw_generation(&self) -> bool {
         let observed = self.view.observed_generation;
         self.view.job.kind.integration().observes_generation
@@ -93,7 +93,7 @@ impl JobEntry {
         let asked = view.suspended_condition.is_some_and(|(suspended, _)| !suspended);
         let is_stopped = view.suspended && view.finished.is_none() && !view.deleting && !view.ending;
         let asks = self.can_be_asked() && is_stopped && !asked && self.is_unanswered(decided);
-        // Its times are whole seconds: an answer of the second in which the decision was made counts as none, and is not asked for again at once.
+        // Its times are whole seconds: an answer in the second of the decision does not count, and is not requested again at once.
         let said = view.suspended_condition.map_or(Timestamp::MIN, |(_, since)| since);
         asks.then_some(self.seen.suspended_from?.max(said).checked_add(SILENCE).ok()?)
     }
@@ -106,8 +106,7 @@ impl JobEntry {
 }
 
 impl Engine {
-    /// Until when a stopped job, or one that it controls, may have pods that its status does not show yet. Controllers that say nothing are
-    /// asked.
+    /// Until when a stopped job, or a job that it controls, may have pods that its status does not show yet. Silent controllers are asked.
     pub(super) fn unanswered_until(&mut self, key: &JobKey) -> Option<Timestamp> {
         let entry = self.world.jobs.get(key).filter(|entry| entry.view.finished.is_none())?;
         let stopped = entry.seen.suspended_from?;
@@ -121,8 +120,8 @@ impl Engine {
         let decided = self.world.owned(uid).iter().filter_map(decided).max()?;
         let own = entry.is_unanswered(decided).then_some(entry);
         let parts = self.children(key, uid).filter(|child| child.goes_on(decided));
-        // Each is waited for as long as its own kind takes: the Jobs of a JobSet longer than the JobSet. All count from its stop, so that Jobs
-        // that are made later and claim to be its own do not hold its quota for good.
+        // Each is waited for as long as its own kind takes: the Jobs of a JobSet longer than the JobSet. All times count from the stop of the
+        // controlling job, so that Jobs that are created later and claim to be its own do not hold its quota for good.
         let waited_for = own.into_iter().chain(parts).filter_map(|entry| {
             let until = stopped.checked_add(entry.patience()).ok()?;
             (until > self.now).then_some((entry, until))
@@ -154,7 +153,7 @@ impl Engine {
         None
     }
 
-    /// The jobs that a job controls, and those below one that plays its pod sets. One elsewhere only claims to be one.
+    /// The jobs that a job controls, and those below a part that runs its pod sets. Jobs in other namespaces only claim to be parts.
     pub(crate) fn children<'a>(&'a self, key: &'a JobKey, uid: &str) -> impl Iterator<Item = &'a JobEntry> {
         let of = move |uid: &str| self.children_of(&key.namespace, uid);
         of(uid).flat_map(move |entry| {

@@ -1,8 +1,8 @@
-//! Jobs that have more pods than they hold quota for, for longer than it takes to see them all.
+//! Jobs that have more pods than they hold quota for, for longer than the watch needs to show them all.
 //!
-//! A Job's controller replaces a pod that is being deleted at once, unless its `podReplacementPolicy` is `Failed`, and one that ignores its end runs on
-//! beside the other: as long as its grace is, and that its user says. Pods of elastic jobs wait behind a gate that a client may take off, and are told by
-//! a label that it may take off, too.
+//! A Job's controller replaces a pod that is being deleted at once, unless the Job's `podReplacementPolicy` is `Failed`. A pod that ignores SIGTERM
+//! runs on beside its replacement for its grace period, which the user sets. Pods of elastic jobs wait behind a scheduling gate and are identified by
+//! a label; a client may remove both.
 
 use sluice_api::job::JobView;
 use sluice_core::WorkloadKey;
@@ -12,13 +12,13 @@ use crate::engine::Engine;
 use crate::input::Kind;
 use crate::world::JobKey;
 
-/// For so long pods that end may run beside those that take their place: by default they have 30 s.
+/// For how long pods that end may run beside their replacements: the default grace period is 30 s.
 const REPLACED_SECONDS: i64 = 60;
-/// For so long what is seen of an elastic job and of its pods may not belong together.
+/// For how long the views of an elastic job and of its pods may be inconsistent.
 const ELASTIC_SECONDS: i64 = 10;
 
 impl Engine {
-    /// What a job has beyond what it holds quota for, once that has lasted.
+    /// What a job uses beyond its quota, once that has lasted.
     pub(super) fn beyond_for_long(
         &mut self,
         key: &JobKey,
@@ -26,7 +26,7 @@ impl Engine {
         workload: &WorkloadKey,
     ) -> Option<String> {
         let elastic = self.is_elastic(view);
-        // Of whatever kind it is: what waits for a look does so until it is made.
+        // For jobs of every kind: a look that is due is made.
         let left = self.parts_left_pods(&view.job.uid);
         let beyond = if elastic {
             self.ungated_by_others(key, view, workload)
@@ -47,8 +47,8 @@ impl Engine {
         charged(&entry.object.spec.pod_sets, entry.status()).into_iter().map(i64::from).sum()
     }
 
-    /// Pods that are being deleted, beside those that took their place; those of the jobs that its controller made, too. On nodes that are lost, or may
-    /// be as far as is known, they do not count: there they do not end.
+    /// Pods that are being deleted, beside their replacements, including those of jobs that the job's controller made. On nodes that are or may be
+    /// lost, they do not count: there they do not end.
     fn replaced(&self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> Option<String> {
         let all = || {
             let children = self.children(key, &view.job.uid).map(|entry| &*entry.view);
@@ -75,8 +75,8 @@ impl Engine {
         })
     }
 
-    /// Pods of an elastic job that were let go, by others, beyond what its slice was granted. Those that its controller counts and that do not say to
-    /// be of it were, too.
+    /// Pods of an elastic job that another client ungated, beyond what its slice was granted. Pods that its controller counts and that lack its label
+    /// were ungated by another client, too.
     fn ungated_by_others(&self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> Option<String> {
         if !self.listed.contains(&Kind::JobPod) {
             return None;

@@ -36,7 +36,7 @@ pub(crate) fn admission_status(object: &slim::Workload, status: &WorkloadStatus)
     let mut owned = serde_json::to_value(status).expect("a status consists of plain data");
     if let Some(fields) = owned.as_object_mut() {
         fields.remove("reclaimablePods");
-        // Left out of what is written: a copy of the status without it would cost as much as to write it.
+        // Left out when writing: a copy of the status without it would cost as much as writing it.
         if let Some(Value::Array(written)) = fields.get_mut("conditions") {
             own_conditions(written, &status.conditions);
             if written.is_empty() {
@@ -50,7 +50,7 @@ pub(crate) fn admission_status(object: &slim::Workload, status: &WorkloadStatus)
     body
 }
 
-/// Keeps those of these conditions that admission owns, with times in whole seconds. `written` has them as they are written.
+/// Keeps those of these conditions that admission owns, with times in whole seconds. `written` has them in their JSON form.
 fn own_conditions(written: &mut Vec<Value>, conditions: &[Condition]) {
     let managed = |type_: &str| Type::ADMISSION_MANAGED.iter().any(|t| t.as_str() == type_);
     let mut conditions = conditions.iter();
@@ -74,8 +74,7 @@ fn rides(condition: &Condition) -> bool {
         && condition.reason == reason::WAIT_FOR_START
 }
 
-/// What a check added to the pods goes with an eviction: said in so many words, because the check's own controller owns
-/// the field and leaving it out would keep it.
+/// What a check added to the pods is removed by an eviction, explicitly: the check's own controller owns the field, and leaving it out would keep it.
 fn drop_updates(body: &mut Value, object: &slim::Workload) {
     let checks = body.pointer_mut("/status/admissionChecks").and_then(Value::as_array_mut);
     for check in checks.into_iter().flatten() {

@@ -1,15 +1,15 @@
-//! What a former admission left in the jobs that a job's controller made.
+//! What an earlier admission left in the jobs that a job's controller made.
 //!
-//! A controller that merges templates into the jobs that it made, as JobSet's does, takes nothing out of them: node selectors of the flavor
-//! before would keep their pods pending for good. Such jobs are deleted before the start; the controller makes them anew.
+//! JobSet's controller merges templates into the jobs that it made and removes nothing from them: node selectors of the previous flavor would keep
+//! their pods pending for good. Such jobs are deleted before the start; the controller makes them anew.
 //!
-//! A controller that makes them while the job waits, and lets them run as they are, as that of MPIJobs does with the launcher, would make
-//! them anew just as they were. Their templates are brought up to date before the start. Where it made one too late for that, from what it
-//! saw before the start, the part is stopped, and let go on with the right template.
+//! MPIJob's controller makes the launcher while the job waits and does not change it later; it would make the launcher anew with the same template.
+//! The templates of such parts are updated before the start. If the controller makes a part too late for that, from what it saw before the start, the
+//! part is stopped, and resumed with the right template.
 //!
-//! A controller that leaves its parts alone whatever becomes of their job, as that of RayServices does until another cluster serves, would let
-//! them run after a stop: they are stopped here. A part of its own name that waits, because it was stopped so or because it was made before
-//! its name was known, is removed once the job runs: what takes its place is made of the job as it is.
+//! RayService's controller leaves its clusters alone when the job is stopped, until another cluster serves: they are stopped here. A part of the job
+//! that waits, because it was stopped here or because it was made before its name was known, is deleted once the job runs: the controller makes its
+//! replacement from the job as it is then.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::world::JobKey;
 
-/// For so many seconds after a stop it is waited for the controller of a part that has not seen it.
+/// For how many seconds after a stop the controller of a part is waited for that has not seen the stop.
 const CATCH_UP_SECONDS: i64 = 10;
 
 impl Engine {
-    /// Deletes the suspended jobs of a job that is to start with these infos that carry more than that; says whether the start must wait.
+    /// Deletes the suspended jobs of a job that will start with these infos, if they carry more; returns whether the start must wait.
     pub(super) fn sweep_children(&mut self, key: &JobKey, view: &JobView, infos: &[PodSetInfo]) -> bool {
         let children = self.world.children.get(&view.job.uid).into_iter().flatten();
         let children: Vec<_> = children.filter(|child| child.namespace == key.namespace).cloned().collect();
@@ -45,7 +45,7 @@ impl Engine {
                 };
                 continue;
             }
-            // What plays several pod sets is made anew for each start.
+            // A part that runs several pod sets is made anew for each start.
             let [set] = sets else { continue };
             let Some(info) = infos.iter().find(|info| info.name == set.name) else { continue };
             if view.job.kind.integration().resumes_parts_as_made {
@@ -62,7 +62,7 @@ impl Engine {
     fn sweep(&mut self, key: &JobKey, child: &JobKey, set: &JobPodSet, info: &PodSetInfo) -> bool {
         let Some(entry) = self.world.jobs.get(child) else { return false };
         let made = &entry.view;
-        // One without a change is as its controller made it: deleting it would bring back the same.
+        // A part without a change is as its controller made it: if it were deleted, the controller would make the same.
         if made.generation <= 1 || !made.has_more_than(set, info) {
             return false;
         }
@@ -85,8 +85,8 @@ impl Engine {
         true
     }
 
-    /// The same for the jobs below a part that plays all pod sets of the job `key`. What they are made of is what that job says: the part may still
-    /// say what a former admission added, until its own controller has seen the stop.
+    /// The same for the jobs below a part that runs all pod sets of the job `key`. They are made from that job's templates: the part may still have
+    /// what an earlier admission added, until its own controller has seen the stop.
     fn sweep_below(&mut self, key: &JobKey, part: &JobKey, view: &JobView, infos: &[PodSetInfo]) -> bool {
         let Some(entry) = self.world.jobs.get(part) else { return false };
         let played = Arc::clone(&entry.view);
@@ -126,7 +126,7 @@ impl Engine {
         waits
     }
 
-    /// Stops the parts of a stopped job, and removes those of a started one that wait, where its controller does neither.
+    /// Stops the parts of a stopped job, and deletes waiting parts of a started one, if the controller does neither.
     pub(super) fn tend_parts(&mut self, key: &JobKey, view: &JobView) {
         let leaves_parts = view.job.kind.integration().leaves_parts;
         let skipped = if view.suspended { !leaves_parts } else { !view.job.kind.names_parts() };
@@ -142,7 +142,7 @@ impl Engine {
             if over || part.suspended == view.suspended || self.made(view, &part).is_none() {
                 continue;
             }
-            // It waits for that one, and would be made again.
+            // It waits for that part, and would be made again.
             if part.suspended && self.runs_before(view, &part).is_some() {
                 continue;
             }
@@ -168,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Gives a part of the job `above`, made of this pod set, the template with which it is to run; says whether it does not have it yet.
+    /// Gives a part of the job `above`, made from this pod set, its template; returns whether it does not have it yet.
     fn bring_up_to_date(
         &mut self,
         part: &JobKey,

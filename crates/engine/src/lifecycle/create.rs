@@ -87,8 +87,8 @@ impl Engine {
             .collect()
     }
 
-    /// What a slice of an elastic job says of itself. The pod sets of one that is to take over are as they are without what the start of the
-    /// job has added to them, and have no pods that do not come any more.
+    /// The annotations of a slice of an elastic job. The pod sets of a slice that replaces another lack what the start of the job has added to them,
+    /// and pods that will not come any more.
     fn annotate_slice(
         &self,
         view: &JobView,
@@ -113,7 +113,7 @@ impl Engine {
         annotations.insert(labels::WORKLOAD_SLICE_NAME.to_owned(), first);
     }
 
-    /// The name of a new slice: none that another one has which is not over. A part that is made anew begins its generations again.
+    /// The name of a new slice: not that of an unfinished one. A part that is made anew begins its generations again.
     fn free_slice_name(
         &self,
         key: &JobKey,
@@ -132,7 +132,7 @@ impl Engine {
         all.find(|name| !is_taken(name)).expect("there is no end of numbers")
     }
 
-    /// Creates the Workload of a job; of an elastic one the slice that is to take over from another, if that is said.
+    /// Creates the Workload of a job; of an elastic job the slice that replaces another, if one is given.
     pub(crate) fn create_workload(
         &mut self,
         key: &JobKey,
@@ -182,7 +182,7 @@ impl Engine {
             (name, owners) = (group.to_string(), pods);
             annotations.insert(labels::IS_GROUP_WORKLOAD.to_owned(), "true".to_owned());
         }
-        // A slice of that name that is over makes room.
+        // A finished slice of that name is deleted.
         let known = WorkloadKey::new(Arc::clone(&view.job.namespace), name.as_str());
         if elastic && self.world.workloads.contains_key(&known) {
             self.delete_workload(&known, Vec::new());
@@ -278,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// Asks for an object of which no watch tells all.
+    /// Requests an object that no watch shows completely.
     pub(crate) fn read_again(&mut self, object: &ObjectRef) -> EffectId {
         self.outbox.write(object.clone(), Purpose::Read, Write::Read, Vec::new())
     }

@@ -1,5 +1,5 @@
-//! What follows for a job whose Workload waits: its events say what the checks say, and it may be removed once it was
-//! deactivated (docs/reference/03-conditions-events.md 3.4; docs/reference/06-algorithm.md 6.19).
+//! Consequences for a job whose Workload waits: its events repeat the messages of the checks, and it may be deleted once it was deactivated
+//! (docs/reference/03-conditions-events.md 3.4; docs/reference/06-algorithm.md 6.19).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::job::JobView;
@@ -13,8 +13,7 @@ use crate::outbox::normal;
 use crate::world::JobKey;
 
 impl Engine {
-    /// Removes a job that was deactivated by us, not by its user, once `afterDeactivatedByKueue` is over; says whether it
-    /// did.
+    /// Deletes a job that Sluice deactivated, not its user, once `afterDeactivatedByKueue` is over; returns whether it did.
     pub(crate) fn remove_deactivated(
         &mut self,
         key: &JobKey,
@@ -56,7 +55,7 @@ impl Engine {
         true
     }
 
-    /// Reports on a waiting job what its pending checks say, when that is new.
+    /// Reports the messages of pending checks on a waiting job, if they are new.
     pub(crate) fn report_checks(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let checks = &self.world.workloads[workload].status().admission_checks;
         let pending = checks.iter().filter(|c| c.state == CheckState::Pending && !c.message.is_empty());

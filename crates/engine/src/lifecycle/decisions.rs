@@ -1,4 +1,4 @@
-//! What the core decided in a cycle, carried out (docs/reference/06-algorithm.md 6.5 "Admit" and "requeueAndUpdate", 6.17).
+//! Carries out what the core decided in a cycle (docs/reference/06-algorithm.md 6.5 "Admit" and "requeueAndUpdate", 6.17).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::outbox::{About, normal, observe, observe_with, warning};
 use crate::world::{Decision, PendingMessage, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
-/// Cycles in a row for which searches through flavors are reason enough: each of them ends before, but several heads of StrictFIFO queues
+/// The highest number of cycles in a row that only continue searches through flavors: each search ends before, but several heads of StrictFIFO queues
 /// may begin again in turn.
 const MOST_SCANS: u32 = 64;
 
@@ -65,7 +65,7 @@ impl Engine {
         self.working_on = None;
     }
 
-    /// Whether a head that was not admitted made room for the next one in its queue, so that another cycle has other heads.
+    /// Whether a head that was not admitted gave way to the next one in its queue, so that another cycle has other heads.
     fn heads_moved(&self, entries: &[EntryReport]) -> bool {
         entries.iter().any(|e| {
             !matches!(e.outcome, Outcome::Admitted { .. })
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// What keeps a workload that holds quota from its admission (docs/reference/03-conditions-events.md 3.3).
+    /// What keeps a workload with quota from its admission (docs/reference/03-conditions-events.md 3.3).
     fn report_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
         self.note_unreplaced(key);
         let Some(entry) = self.world.workloads.get(key) else { return };
@@ -131,7 +131,7 @@ impl Engine {
         }
         self.reported(key);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        // Nodes are found again and again: those that could not be written wait for their turn.
+        // Nodes are found repeatedly: assignments that could not be written wait for their turn.
         let waits = matches!(entry.decision, Some(Decision::Place(..))) && entry.retry.waits(self.now);
         if entry.open.is_none() && !entry.uncertain && !waits && !self.is_starting(key) {
             self.carry_out(key);
@@ -190,7 +190,7 @@ impl Engine {
                     return;
                 }
                 let next = entry.object.status.clone();
-                // What else it reports goes out with the answer, from the decision that is kept until then.
+                // The other reports are made with the answer, from the decision that is kept until then.
                 self.evict_from(key, next, eviction);
             }
         }
@@ -209,7 +209,7 @@ impl Engine {
         match &entry.decision {
             Some(Decision::Evict(..)) => return,
             Some(Decision::Reserve { .. }) => {
-                // Nothing of it was written: it only has to be forgotten.
+                // Nothing of it was written: it only has to be dropped.
                 if let Some(entry) = self.world.workloads.get_mut(&victim.key) {
                     entry.decision = None;
                 }
@@ -286,8 +286,8 @@ impl Engine {
         why.message()
     }
 
-    /// Writes why a workload waits, if it still waits after a delay; seldom while others use what it needs; and not at all when only figures
-    /// changed, but for those of the Workload itself.
+    /// Writes why a workload waits, if it still waits after a delay; seldom while others use what it needs; and not at all if only numbers changed,
+    /// except those of the Workload itself.
     pub(super) fn report_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.pending_message = None;
@@ -309,7 +309,7 @@ impl Engine {
         let news = known.map_or(News::Reason, |known| news(known, why, granular, &message));
         let same_words =
             known.is_some_and(|known| known.reason == reason && same_words(&known.message, &message));
-        // What it says of the Workload as it was is not true any more.
+        // Its message about the old Workload is not true any more.
         let object = &entry.object;
         let is_outdated = known.is_some_and(|known| known.observed_generation != object.metadata.generation)
             || !transition::says_requests(&object.status, &why.requests);
@@ -358,7 +358,7 @@ impl Engine {
         self.write_status(key, purpose, next, then);
     }
 
-    /// What is reported when quota is reserved: the note of its event, and all else.
+    /// What is reported when quota is reserved: the note of its event, and the rest.
     fn report_reserved(&self, key: &WorkloadKey, queue: &str, considered: &str) -> (String, Vec<Effect>) {
         let entry = &self.world.workloads[key];
         let waited = metrics::seconds_between(queued_since(entry), self.now);
@@ -385,7 +385,7 @@ impl Engine {
         (note, then)
     }
 
-    /// What is reported when a workload is admitted; with the note on its quota if that is reserved by the same write, so that one event says both.
+    /// What is reported when a workload is admitted; with the note on its quota if the same write reserves it, so that one event has both.
     pub(crate) fn report_admitted(
         &self,
         key: &WorkloadKey,

@@ -1,9 +1,9 @@
-//! Jobs that run where they were not admitted: their templates lack the labels of their flavors, so that their pods may go to nodes of another one, on this
-//! one's quota.
+//! Jobs that run where they were not admitted: their templates lack the labels of their flavors, so that their pods may run on nodes of another
+//! flavor, on the quota of this one.
 //!
-//! A job gets there that was let run by hand before its start came, or whose template its user changes while it runs, as some kinds allow. A flavor may
-//! change, too, while jobs run on it, or be deleted and made anew: those were started on it as it was. When it changed, is known from then on, or from the
-//! start of the manager; when it was made, it says itself.
+//! This happens to a job that was resumed by hand before its start, or whose template its user changes while it runs, as some kinds allow. A flavor
+//! may also change, or be deleted and made anew, while jobs run on it: these were started with the older version. The time of a change is known since
+//! the start of the manager; the time of creation is in the flavor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Engine {
         };
         let changed = match self.world.flavors.get(name) {
             Some(known) => known.spec.node_labels != flavor.spec.node_labels,
-            // What it was before is not known.
+            // Its earlier version is not known.
             None => flavor.metadata.generation.is_none_or(|generation| generation > 1),
         };
         if changed {
@@ -34,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// What a job that runs lacks of the labels of its flavors.
+    /// The labels of its flavors that a running job lacks.
     pub(super) fn off_its_flavors(
         &self,
         key: &JobKey,
@@ -72,8 +72,8 @@ impl Engine {
         labels.all(|(label, value)| set.scheduling.node_selector.get(label) == Some(value))
     }
 
-    /// The labels that a start has added since then for these flavors, and of which flavor each is. Nothing where one of them changed, or is another one
-    /// of that name.
+    /// The labels that a start has added since then for these flavors, and the flavor of each. Empty if one of the flavors changed, or was replaced
+    /// by another of that name.
     fn labels_since<'a>(
         &'a self,
         admitted: Timestamp,
@@ -95,8 +95,8 @@ impl Engine {
     }
 }
 
-/// Whether the templates of a job have the node selectors of its start: not where pods get them one by one, where they stand beside the templates, and
-/// where the kind's declaration may have no place for them.
+/// Whether the templates of a job have the node selectors of its start: not if pods get them one by one, if they are kept beside the templates, or if
+/// the kind's declaration may have no place for them.
 fn says_where_its_pods_go(key: &JobKey, view: &JobView) -> bool {
     let integration = key.kind.integration();
     let beside = integration.wraps_objects || view.template.is_some() || integration.declared;

@@ -57,7 +57,7 @@ impl Engine {
             ),
         ];
         if next.admission.is_none() {
-            // It held nothing of any queue that it could be counted for.
+            // It held no quota of any queue that it could be counted for.
             return then;
         }
         then.push(observe(metrics::EVICTED_WORKLOADS_TOTAL, &labels, 1.0));

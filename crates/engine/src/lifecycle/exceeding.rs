@@ -1,11 +1,11 @@
-//! Jobs that run with more than their Workload holds quota for, or elsewhere. The Workload is evicted, which stops the job, and is queued again after a delay
-//! that doubles each time.
+//! Jobs that run with more than their Workload holds quota for, or elsewhere. The Workload is evicted, which stops the job, and is queued again after
+//! a delay that doubles each time.
 //!
-//! One way to that: pods that ended well give their quota back, and their controller lets them run again, as that of JobSets does when it restarts
-//! the whole. They cannot be charged again: while quota is reserved, reclaimable pods never become fewer. Of a group of pods that is so, too: pods that
-//! are made in the place of succeeded ones wait, unless a client takes their gates off.
+//! One cause: pods that succeeded gave their quota back, and their controller runs them again, as JobSet's does when it restarts the whole. They
+//! cannot be charged again: while quota is reserved, reclaimable pods never become fewer. The same is true of a group of pods: replacements of
+//! succeeded pods wait, unless a client removes their gates.
 //!
-//! Another: the program of a SparkApplication asks for more executors than its object says.
+//! Another cause: the program of a SparkApplication asks for more executors than its spec says.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -26,7 +26,7 @@ use crate::world::JobKey;
 /// How long it is not queued again.
 const BACKOFF: Backoff = Backoff::seconds(10, 3_600);
 
-/// For so long pods that are leaving may run beside those that a program makes in their place: twice the grace that pods have by default.
+/// For how long terminating pods may run beside those that a program makes in their place: twice the default grace period.
 const REPLACES_SECONDS: i64 = 60;
 
 /// How often it was evicted for a reason.
@@ -94,7 +94,7 @@ impl Engine {
         self.evict_from(workload, next, &eviction);
     }
 
-    /// What runs of a job beyond its quota. A program that makes its pods itself may replace one that is leaving: it is given time for that.
+    /// What a job runs beyond its quota. A program that makes its pods itself may replace a terminating one: it is given time for that.
     fn running_beyond(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> Option<String> {
         let beyond = self.pods_beyond(view, workload);
         if key.kind.integration().maker_pods.is_none() {
@@ -103,7 +103,7 @@ impl Engine {
         self.once_it_lasted(key, |trouble| &mut trouble.made_beyond_since, beyond, REPLACES_SECONDS)
     }
 
-    /// What was found wrong with a job, once it has been found for so many seconds without a break; `since` is where that is kept.
+    /// The problem of a job, once it has lasted for this many seconds without a break; `since` is where its start is kept.
     pub(super) fn once_it_lasted(
         &mut self,
         key: &JobKey,
@@ -129,7 +129,7 @@ impl Engine {
         found
     }
 
-    /// What runs of a job though its quota was given back, or was never asked for.
+    /// What a job runs although its quota was given back, or was never requested.
     fn pods_beyond(&self, view: &JobView, workload: &WorkloadKey) -> Option<String> {
         if view.running.is_empty() || self.is_elastic(view) {
             return None;
@@ -148,13 +148,13 @@ impl Engine {
         sets.iter().zip(charged(sets, entry.status())).find_map(beyond)
     }
 
-    /// What an object that a job wraps has beyond what was declared of it.
+    /// What an object that a job wraps runs beyond its declared pods.
     fn exceeding_component(&self, key: &JobKey, view: &JobView) -> Option<String> {
         if !key.kind.integration().wraps_objects {
             return None;
         }
         let children = self.children(key, &view.job.uid).map(|entry| &entry.view);
-        // Those whose pods are in groups are no jobs: each group is one.
+        // Children whose pods are in groups are not jobs: each group is one.
         let children = children.chain(self.world.sets_below(key, &view.job.uid));
         let mut runs = children.filter(|child| !child.deleting && child.finished.is_none());
         runs.find_map(|child| view.exceeded_by_wrapped(child))

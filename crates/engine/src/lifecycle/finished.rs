@@ -1,4 +1,4 @@
-//! A finished Workload: its finalizer goes, then, when its retention is over, itself (docs/reference/06-algorithm.md 6.19).
+//! A finished Workload: its finalizer is removed, and it is deleted when its retention is over (docs/reference/06-algorithm.md 6.19).
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::labels;
@@ -11,7 +11,7 @@ use crate::ingest::workload::is;
 use crate::outbox::{About, normal};
 use crate::world::WorkloadEntry;
 
-/// So many finalizers of finished Workloads are being taken away at once: a manager that starts may find thousands.
+/// How many finalizers of finished Workloads are removed at once: a manager that starts may find thousands.
 const MOST_RELEASES: usize = 16;
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
         self.retain(key);
     }
 
-    /// Takes our finalizer off a finished Workload, once nothing has to be restored from it any more. Says whether it did, or waits for that.
+    /// Removes the finalizer of a finished Workload, once nothing has to be restored from it. Returns whether it did, or waits for that.
     fn release_finished(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let finalizers = entry.object.metadata.finalizers.as_deref().unwrap_or_default();
@@ -44,7 +44,7 @@ impl Engine {
         true
     }
 
-    /// A finalizer was taken off: the next one's turn.
+    /// A finalizer was removed: the next one's turn.
     pub(crate) fn released_finished(&mut self) {
         self.releasing = self.releasing.saturating_sub(1);
         if let Some(next) = self.unreleased.pop_first() {
@@ -60,7 +60,7 @@ impl Engine {
                 .is_some_and(|c| matches!(c.reason.as_str(), reason::OUT_OF_SYNC | reason::FAILED_TO_START))
     }
 
-    /// Removes a finished Workload whose retention is over.
+    /// Deletes a finished Workload whose retention is over.
     fn retain(&mut self, key: &WorkloadKey) {
         let Some(seconds) = self.config.retention_after_finished_seconds else { return };
         let entry = &self.world.workloads[key];

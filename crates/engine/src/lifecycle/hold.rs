@@ -1,5 +1,4 @@
-//! Jobs that their own controller holds back: no quota is of use to them until it does not any more
-//! (docs/reference/03-conditions-events.md, `OnHold`).
+//! Jobs that their own controller holds back: quota is of no use to them until the hold ends (docs/reference/03-conditions-events.md, `OnHold`).
 
 use std::sync::Arc;
 
@@ -15,8 +14,8 @@ use crate::ingest::workload::{is, on_hold, reserved};
 use crate::world::JobKey;
 
 impl Engine {
-    /// Keeps the Workload of a job on hold as long as its controller holds the job, and queues it again then. Says whether there is nothing
-    /// else to do.
+    /// Keeps the Workload of a job on hold as long as its controller holds the job, and then queues it again. Returns whether there is nothing else
+    /// to do.
     pub(super) fn sync_hold(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) -> bool {
         let Some(holds) = view.on_hold else { return false };
         let entry = &self.world.workloads[workload];

@@ -19,7 +19,7 @@ pub(crate) fn is_label_value(text: &str) -> bool {
     text.is_empty() || (text.len() <= 63 && ends && text.chars().all(inner))
 }
 
-/// Adds tolerations that are not there yet.
+/// Adds missing tolerations.
 fn merge_tolerations(into: &mut Vec<Toleration>, more: &[Toleration]) {
     for toleration in more {
         if !into.contains(toleration) {
@@ -28,7 +28,7 @@ fn merge_tolerations(into: &mut Vec<Toleration>, more: &[Toleration]) {
     }
 }
 
-/// What a start that adds this has made of a template.
+/// Applies the additions of a start to a template.
 pub(super) fn add(into: &mut PodScheduling, more: &PodScheduling) {
     let pairs = |map: &BTreeMap<String, String>| map.clone().into_iter();
     into.labels.extend(pairs(&more.labels));
@@ -46,8 +46,8 @@ pub(super) fn add(into: &mut PodScheduling, more: &PodScheduling) {
 }
 
 impl Engine {
-    /// What each pod set gets at start: flavors' node labels and tolerations, the checks' updates, labels, count,
-    /// and affinity off nodes that are no good for it.
+    /// The additions to each pod set at a start: flavors' node labels and tolerations, the checks' updates, labels, count, and affinity off
+    /// unsuitable nodes.
     pub(crate) fn start_infos(
         &self,
         object: &slim::Workload,
@@ -97,7 +97,7 @@ impl Engine {
         let workload = object.metadata.name.clone().unwrap_or_default();
         let mut count = assignment.count.or(spec.map(|s| s.count)).unwrap_or(0);
         if self.is_elastic(view) {
-            // It may have shrunk since it was admitted.
+            // The pod set may have shrunk since it was admitted.
             count = spec.map_or(count, |spec| count.min(spec.count));
             let first = object.metadata.annotations.as_ref();
             let first = first.and_then(|all| all.get(labels::WORKLOAD_SLICE_NAME)).unwrap_or(&workload);
@@ -111,7 +111,7 @@ impl Engine {
             add.labels.insert(labels::POD_SET.to_owned(), name.clone());
             add.scheduling_gates
                 .push(PodSchedulingGate { name: labels::TOPOLOGY_SCHEDULING_GATE.to_owned() });
-            // By such an annotation pods with a place are told when the gate is gone.
+            // This annotation identifies pods with a topology assignment once the gate is gone.
             if !view.pod_sets.get(at).is_some_and(asks_of_topology) {
                 add.annotations.insert(labels::POD_SET_UNCONSTRAINED_TOPOLOGY.to_owned(), "true".to_owned());
             }
@@ -143,7 +143,7 @@ pub(crate) fn by_position(mut infos: Vec<PodSetInfo>, view: &JobView) -> Vec<Pod
     infos
 }
 
-/// What each pod set gets back at a stop: exactly what the Workload's template says.
+/// What each pod set gets back at a stop: exactly the Workload's template.
 pub(crate) fn restore_infos(object: &slim::Workload) -> Vec<PodSetInfo> {
     let set = |set: &slim::PodSet| PodSetInfo {
         name: set.name.clone(),

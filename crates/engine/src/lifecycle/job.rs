@@ -1,5 +1,5 @@
-//! What a job needs next (docs/reference/07-integrations.md 7.1, "Reconciler order"): the first thing that applies is done, and the rest
-//! waits until that was answered.
+//! What a job needs next (docs/reference/07-integrations.md 7.1, "Reconciler order"): the first step that applies is taken, and the rest waits for
+//! its answer.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Engine {
             Standing::Unverified(_) | Standing::TooDeep => self.manages_itself(&view),
             Standing::Part { .. } | Standing::Unmanaged => false,
         };
-        // A managed job that is not admitted does not run: this stands before everything that may be wrong with it.
+        // A managed job that is not admitted does not run: this comes before all other problems.
         if managed && self.runs_unadmitted(&view) {
             return self.halt(key, &view);
         }
@@ -137,7 +137,7 @@ impl Engine {
         }
     }
 
-    /// The Workload of a job among those that it controls; the others are removed.
+    /// The Workload of a job among those that it controls; the others are deleted.
     fn own_workload(&mut self, key: &JobKey, view: &Arc<JobView>) -> OwnWorkload {
         let owned = self.world.owned(&view.job.uid);
         if owned.iter().any(|w| self.world.workloads[w].open.is_some()) {
@@ -150,7 +150,7 @@ impl Engine {
         }
         let own = owned.iter().find(|w| {
             let entry = &self.world.workloads[*w];
-            // One that is evicted gives its quota back first: it keeps what it says of being active and of its pauses.
+            // An evicted Workload gives its quota back first: its `active` field and its requeue state stay.
             let evicted = || view.suspended && is(entry.status(), Type::Evicted) && reserved(entry.status());
             matches(view, &entry.object, entry.status(), &self.config)
                 || is(entry.status(), Type::Finished) && !is_superseded(&entry.object)
@@ -230,8 +230,8 @@ impl Engine {
         self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![reported]);
     }
 
-    /// Finds back a Workload that lost its owner reference; says whether there is more to do first. One that was declared finished for
-    /// it, while its job goes on, makes room for another.
+    /// Adopts a Workload that lost its owner reference; returns whether there is more to do first. A Workload that was marked finished while its job
+    /// goes on is replaced by another.
     pub(super) fn find_back(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[workload];
         if entry.controller_uid().is_some() {
@@ -245,7 +245,7 @@ impl Engine {
         true
     }
 
-    /// A job has no Workload: it must not run, and gets one.
+    /// A job has no Workload: it must not run, and gets a Workload.
     fn without_workload(&mut self, key: &JobKey, view: &Arc<JobView>) {
         if view.finished.is_some() {
             return;
@@ -294,7 +294,7 @@ impl Engine {
         if self.evict_exceeding(key, view, workload) {
             return;
         }
-        // What its status does not tell stays as it was.
+        // What its status does not show stays unchanged.
         let told = !view.status_unread;
         if told && (self.sync_reclaimable(view, workload) || self.sync_pods_ready(view, workload)) {
             return;
@@ -327,7 +327,7 @@ impl Engine {
         if !is(entry.status(), Type::Admitted) {
             return self.stop_job(key, view, infos, "Not admitted by cluster queue", &[]);
         }
-        // It was moved while it was stopped, and let go on by hand before its quota was given back.
+        // It was moved while it was stopped, and resumed by hand before its quota was given back.
         if self.is_moving(workload) {
             return self.stop_job(key, view, infos, "The job was moved to another LocalQueue", &[]);
         }

@@ -1,5 +1,5 @@
-//! A job that has left its queue is not managed any more. Until it has stopped or ended it keeps the quota that it holds: nothing runs on what others
-//! may get.
+//! A job that has left its queue is no longer managed. It keeps its quota until it has stopped or ended, so that nothing runs on quota that is given
+//! to others.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ingest::workload::{is, reserved};
 use crate::world::JobKey;
 
 impl Engine {
-    /// What is left of a job that has left its queue: a Workload that holds quota goes with what runs, one that waits goes at once.
+    /// Cleans up after a job that has left its queue: a Workload with quota is deleted when the job ends, a waiting one at once.
     pub(super) fn leave_queue(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let mut unfinished = self.world.owned(&view.job.uid);
         unfinished.retain(|w: &WorkloadKey| !is(self.world.workloads[w].status(), Type::Finished));
@@ -42,8 +42,8 @@ impl Engine {
         }
     }
 
-    /// The former Workloads of a suspended job that is not managed any more, or cannot be read, are removed, so that nothing holds quota for it.
-    /// Quota that its pods still use is kept until they are gone.
+    /// Deletes the former Workloads of a suspended job that is no longer managed or cannot be read, so that nothing holds quota for it. Quota that
+    /// its pods still use is kept until they are gone.
     pub(crate) fn remove_former_workloads(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let owned = self.world.owned(&view.job.uid);
         if owned.is_empty() || !view.suspended || self.is_active(key) {
@@ -58,7 +58,8 @@ impl Engine {
         }
     }
 
-    /// The same of one that is not ours to delete. That of a job whose template may be there, and is not kept, only gives back what was taken from it.
+    /// The same for a prebuilt Workload, which is not deleted. If the job's template may exist and is not kept, the Workload only gives its quota
+    /// back if it is evicted.
     pub(super) fn end_prebuilt(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let waits = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);

@@ -1,12 +1,12 @@
-//! A job that is deleted gives its quota back when its pods are gone, not before: they end when their grace is over, and that is as long as their
-//! user says. Pods of a part that is deleted, and made anew, count beside those of the one that takes its place.
+//! A deleted job gives its quota back when its pods are gone, not before: the pods have a grace period, which their user sets. Pods of a part that is
+//! deleted and made anew count beside those of its replacement.
 //!
-//! A job that is not there says nothing of its pods, and one that is being deleted says what it said before. So its pods are looked for among those
-//! of the namespace: by the UIDs of what was deleted, and of what that controlled. Where the whole job is to end, also by the name of the Workload that
-//! they carry: after a restart it is not known what it controlled. Pods of a job that goes on carry that name, too, and are left alone.
+//! A deleted job has no status, and the status of a job that is being deleted is out of date. So its pods are looked for in its namespace: by the
+//! UIDs of the deleted job and of the objects that it controlled. If the whole job is to end, also by the name of the Workload that they carry: after
+//! a restart it is not known what it controlled. Pods of a job that goes on carry that name, too, and are left alone.
 //!
-//! Pods that are to end and take longer than `scheduler.maxTerminationGracePeriod` are given 30 s. Those of a job that only a finalizer of its user
-//! holds are not to end before it does. One look is for all jobs of a namespace that are gone. A job that held no quota, or had no pods, costs none.
+//! Pods that should end and take longer than `scheduler.maxTerminationGracePeriod` are given 30 s. Pods of a job that only a finalizer of its user
+//! holds need not end before the job does. One look serves all deleted jobs of a namespace. A job that held no quota, or had no pods, costs none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::outbox::{About, Open, warning};
 use crate::retry::Retry;
 use crate::world::{JobKey, WorkloadEntry, controller, is_of_group};
 
-/// So long pods have to end that have had long enough.
+/// How long pods have to end after their time is over.
 const LAST_GRACE_SECONDS: u32 = 30;
 
 /// Whether a Workload holds quota that its pods may use.
@@ -36,7 +36,7 @@ pub(super) fn holds_quota(entry: &WorkloadEntry) -> bool {
     reserved(&entry.object.status) && !is(entry.status(), Type::Finished)
 }
 
-/// Since when the pods of a Workload are to end, whatever becomes of its job: it is evicted, or deleted.
+/// Since when the pods of a Workload should end, whatever happens to its job: it is evicted, or deleted.
 fn to_end_since(entry: &WorkloadEntry) -> Option<Timestamp> {
     let evicted = conditions::true_since(&entry.status().conditions, Type::Evicted.as_str());
     let deleted = entry.object.metadata.deletion_timestamp.as_ref().map(|at| at.0);
@@ -44,8 +44,8 @@ fn to_end_since(entry: &WorkloadEntry) -> Option<Timestamp> {
 }
 
 impl Engine {
-    /// The UID of the job of a Workload that may leave pods behind: not of one that is made of pods, which says itself which are left, nor of one that
-    /// is not managed any more, as its kind is not.
+    /// The UID of the job of a Workload that may leave pods behind: not of a job that is made of pods, which shows which are left, nor of a job of a
+    /// kind that is no longer managed.
     fn leaver(&self, workload: &WorkloadKey) -> Option<Name> {
         let entry = self.world.workloads.get(workload).filter(|entry| holds_quota(entry))?;
         let object = &entry.object;
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// A Workload of a job that is being deleted, which has no pods any more.
+    /// A Workload of a job that is being deleted and has no pods any more.
     fn end_workload_of_leaver(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         let kind = view.job.kind;
         let goes_with_pods = kind.integration().of_pods || kind.gathers_pods();
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Takes a job out that is gone.
+    /// Removes a deleted job.
     pub(crate) fn drop_job(&mut self, key: &JobKey) {
         self.note_leaver(key);
         self.note_gone(key);
@@ -128,7 +128,7 @@ impl Engine {
         if holds.is_empty() {
             return;
         }
-        // One that was just started has pods that its status does not show yet, and one that has ended may leave some of which it shows none.
+        // A job that was just started has pods that its status does not show yet, and an ended one may leave some that it does not show.
         let started = by_itself && !view.suspended && view.finished.is_none();
         let runs = started || view.leaves_pods && view.finished.is_some();
         let gone = !runs && !self.is_active(key);
@@ -146,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// These UIDs, and those of the jobs below, as far as they are there.
+    /// These UIDs, and those of the jobs below, if they exist.
     fn with_children(&self, namespace: &Name, mut of: BTreeSet<Name>) -> BTreeSet<Name> {
         let mut level: Vec<_> = of.iter().cloned().collect();
         while let Some(uid) = level.pop() {
@@ -172,14 +172,14 @@ impl Engine {
         self.dirty.workloads.insert(workload.clone());
     }
 
-    /// Whether the quota of a Workload, the job of which is gone or goes, is kept for pods that it may still have.
+    /// Whether the quota of a Workload, whose job is deleted or being deleted, is kept for pods that it may still have.
     pub(super) fn keeps_for_left(&mut self, workload: &WorkloadKey) -> bool {
         let Some(uid) = self.leaver(workload) else {
             self.left.forget(workload);
             return false;
         };
         if !self.left.pods.get(workload).is_some_and(|left| left.of.contains(&uid)) {
-            // It went before it was seen.
+            // The job was deleted before it was seen.
             let left = self.left.pods.entry(workload.clone()).or_default();
             left.of.insert(uid);
             left.gone = false;
@@ -189,7 +189,7 @@ impl Engine {
         self.left.waits(workload)
     }
 
-    /// Whether jobs that this one controlled, and that are gone, may have left pods behind.
+    /// Whether deleted jobs that this one controlled may have left pods behind.
     pub(super) fn parts_left_pods(&mut self, uid: &str) -> bool {
         if self.left.looks.is_empty() {
             return false;
@@ -202,7 +202,7 @@ impl Engine {
         owned.iter().any(|workload| self.left.waits(workload))
     }
 
-    /// Looks for the pods of a Workload if it is time, and for those of all others of its namespace that wait for a look.
+    /// Looks for the pods of a Workload if it is time, together with those of all others of its namespace that wait for a look.
     fn look_for_left(&mut self, workload: &WorkloadKey) {
         let namespace = &workload.namespace;
         let Some(looks) = self.left.looks.get(namespace) else { return };
@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Which pods of a Workload are looked for now. One that gave its quota back meanwhile waits for none any more.
+    /// Which pods of a Workload are looked for now. If it gave its quota back meanwhile, none.
     fn left_pods(&mut self, key: &WorkloadKey) -> Option<LeftPods> {
         let Some(entry) = self.world.workloads.get(key).filter(|entry| holds_quota(entry)) else {
             self.left.forget(key);
@@ -239,7 +239,7 @@ impl Engine {
         let of = self.with_children(&key.namespace, self.left.pods.get(key)?.of.clone());
         let (now, longest) = (self.now, self.config.longest_termination);
         let known = self.left.pods.get_mut(key)?;
-        // What a job that is over leaves behind is to end, too.
+        // Pods that an ended job leaves behind have to end, too.
         known.job_over = is_over.then(|| known.job_over.unwrap_or(now));
         let since = to_end.into_iter().chain(known.job_over).min();
         let until = since.zip(longest).and_then(|(since, longest)| since.checked_add(longest).ok());
@@ -257,8 +257,8 @@ impl Engine {
         Some(pods)
     }
 
-    /// Whether the quota of a job that has pods is kept. Those of an evicted Workload, or of one that is deleted, that take longer to end than they may
-    /// are given less time; then it is looked whether any are left that can use something, whatever the status of the job says.
+    /// Whether the quota of a job with pods is kept. Pods of an evicted or deleted Workload that take longer to end than they may are given less
+    /// time; then a look finds out whether any are left that can use something, whatever the status of the job shows.
     pub(super) fn keeps_until_overdue(&mut self, key: &JobKey, uid: &Name, workload: &WorkloadKey) -> bool {
         let (Some(longest), Some(entry)) =
             (self.config.longest_termination, self.world.workloads.get(workload))

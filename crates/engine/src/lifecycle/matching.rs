@@ -15,7 +15,7 @@ use sluice_api::conditions::{WorkloadCondition as Type, find};
 pub(crate) enum OwnWorkload {
     /// This one.
     One(WorkloadKey),
-    /// None, and nothing is under way.
+    /// None, and no write is in progress.
     None,
     /// Something is under way.
     Wait,
@@ -23,9 +23,9 @@ pub(crate) enum OwnWorkload {
 
 /// Whether the pod sets, and the longest execution time, are those of the job.
 ///
-/// While quota is reserved the job may also be the running one: with the admitted counts, if it may run with fewer pods. (Fewer are admitted, too,
-/// where pods ended before: the job's own numbers stay.) Where the pods may go does not count while the job runs, as a start adds to that.
-/// Without partial admission no pod set has a `minCount`.
+/// While quota is reserved the job may also be the running one: with the admitted counts, if it may run with fewer pods. (Fewer are also admitted if
+/// pods ended before: the job's own numbers stay.) Node selectors and tolerations do not count while the job runs, as a start adds to them. Without
+/// partial admission no pod set has a `minCount`.
 pub(crate) fn matches(
     view: &JobView,
     object: &slim::Workload,
@@ -53,8 +53,8 @@ pub(crate) fn matches(
         && pod_sets_match(view, object, |_, set| set.count, same, asks_for_the_same)
 }
 
-/// Whether the Workload is for the pods of an object that gathers them. While the object is on hold, it is kept as it is. Once it has quota,
-/// that counts: pods beyond it wait.
+/// Whether the Workload is for the pods of an object that gathers them. While the object is on hold, it is kept unchanged. Once it has quota, the
+/// quota counts: pods beyond it wait.
 fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) -> bool {
     let sets = &object.spec.pod_sets;
     let named = sets.len() == view.pod_sets.len()
@@ -64,14 +64,14 @@ fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) 
     let as_large = |(set, job): (&slim::PodSet, &JobPodSet)| {
         set.count == job.count && set.template.requests_hash == job.requests_hash
     };
-    // A group whose pods were all replaced by others that ask for more, or less, is queued anew.
+    // A group whose pods were all replaced by pods with other requests is queued anew.
     let replaced = view.job.group.is_some() && view.suspended && !view.active;
     let has_quota = is(status, Type::Admitted) || reserved(status);
     let is_kept = has_quota && (!replaced || sets.iter().zip(&view.pod_sets).all(as_large));
     named && (view.on_hold == Some(true) || is_kept || sets.iter().zip(&view.pod_sets).all(same))
 }
 
-/// Whether the pod sets, and the longest execution time, are those of the job, but for the numbers of pods.
+/// Whether the pod sets, and the longest execution time, are those of the job, except for the numbers of pods.
 pub(crate) fn is_slice_of(
     view: &JobView,
     object: &slim::Workload,
@@ -90,8 +90,9 @@ pub(crate) fn is_slice_of(
     pod_sets_match(view, object, count, same, describes)
 }
 
-/// Whether the pods of a job that does not run may go to the nodes that its Workload is, or was, queued for. What they tolerate counts until it holds
-/// quota, as a start adds to that, and nothing tells afterwards by whom it was. A prebuilt Workload says for itself where its pods may go, but for that.
+/// Whether the pods of a job that does not run may run on the nodes for which its Workload is or was queued. Tolerations count until the Workload
+/// holds quota: a start adds some, and afterwards it is not known which. A prebuilt Workload has its own node selectors, so that only the rest
+/// counts.
 fn keeps_to_its_places(
     view: &JobView,
     set: &slim::PodSet,
@@ -104,7 +105,7 @@ fn keeps_to_its_places(
     }
     let held = is(status, Type::Admitted) || reserved(status);
     let integration = view.job.kind.integration();
-    // Pods by themselves are started one by one, and a declared kind may have no place for what tells that it was started.
+    // Single pods are started one by one, and a declared kind may have no field that shows whether it was started.
     let may_be_started = integration.of_pods && held
         || integration.declared && (held || find(&status.conditions, Type::Evicted.as_str()).is_some());
     let tolerate_the_same = held || set.template.tolerations == job.scheduling.tolerations;
@@ -129,7 +130,7 @@ fn asks_for_the_same(set: &slim::PodSet, job: &JobPodSet) -> bool {
     set.template.containers_hash == job.containers_hash && set.template.requests_hash == job.requests_hash
 }
 
-/// How the pods of a job with quota are compared. One that runs on a Workload of Kueue's keeps that, although it would be another if it was made here.
+/// How the pods of a job with quota are compared. A job that runs on a Workload made by Kueue keeps it, although Sluice would make a different one.
 fn describes(view: &JobView) -> fn(&slim::PodSet, &JobPodSet) -> bool {
     let as_kueue = |set: &slim::PodSet, job: &JobPodSet| {
         let kueues = [set.template.containers_hash, set.template.requests_hash];

@@ -1,4 +1,4 @@
-//! A job whose Workload does not describe it, or of which none can be made.
+//! A job whose Workload does not describe it, or for which no Workload can be made.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! Pods that go on after their job has ended.
 //!
-//! The controllers of some kinds leave the pods of an ended job as they are, if its user wants that or says nothing, and do not count those that still
-//! run any more. They use its quota: its Workload is finished once none of them runs. As long as the controller of an obeyed stop has time they may
-//! end by themselves; those that run even then are deleted. Pods that ended stay, with their logs.
+//! The controllers of some kinds leave the pods of an ended job alone, by the user's choice or by default, and no longer count those that run. They
+//! use its quota: its Workload is finished once none of them runs. They may end by themselves for as long as a controller has time to carry out a
+//! stop; those that still run then are deleted. Pods that ended stay, with their logs.
 //!
-//! All of it follows from the objects and from when the end was first seen: after a restart it begins anew. A job without such pods costs a look.
+//! Everything follows from the objects and from when the end was first seen: after a restart the time begins anew. A job without such pods costs one
+//! look.
 
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ impl Engine {
         match result {
             Ok(_) => known.is_over = true,
             Err(WriteError::PodsLeft { going_on, leaving }) => {
-                // On a node that is lost a pod never ends.
+                // On a lost node a pod never ends.
                 known.is_over = going_on == 0 && usize::try_from(leaving).is_ok_and(|pods| pods <= stuck);
                 let ended = if known.until <= now { going_on } else { 0 };
                 known.again(now);

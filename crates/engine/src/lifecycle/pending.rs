@@ -1,4 +1,4 @@
-//! A Workload that waits: what keeps it from being looked at, and what lets it be queued again (docs/reference/03-conditions-events.md 3.1;
+//! A Workload that waits: what keeps it from being considered, and what lets it be queued again (docs/reference/03-conditions-events.md 3.1;
 //! docs/reference/06-algorithm.md 6.17).
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::outbox::{About, event, normal};
 const NO_SELECTOR: &str = "; the ClusterQueue has no namespaceSelector and therefore selects no namespace: set \
                            `namespaceSelector: {}` to select all";
 
-/// So many checks fit into the status of a Workload (docs/reference/01-api.md 1.5): with more its reason for waiting would be refused, too.
+/// How many checks fit into the status of a Workload (docs/reference/01-api.md 1.5): with more its reason for waiting would be refused, too.
 pub(super) const MOST_CHECKS: usize = 8;
 
-/// For so many seconds after its creation there is no warning that a Workload's queues are missing or inactive.
+/// For how many seconds after its creation there is no warning that a Workload's queues are missing or inactive.
 const QUIET_SECONDS: i64 = 5;
 
 /// The message of a Workload that no cycle has looked at yet.
@@ -38,7 +38,7 @@ impl Engine {
             return;
         }
         let trouble = self.trouble(key);
-        // What a cycle found before its job was put on hold is not said any more.
+        // The result of a cycle before its job was put on hold is not reported any more.
         if (trouble.is_some() || ingested::on_hold(self.world.workloads[key].status()))
             && let Some(entry) = self.world.workloads.get_mut(key)
         {
@@ -78,7 +78,7 @@ impl Engine {
         let outdated = [
             reason::MISCONFIGURED,
             reason::SUSPENDED,
-            // What stands for both while reasons are not granular.
+            // The reason for both while reasons are not granular.
             reason::INADMISSIBLE,
             reason::DEACTIVATED,
             reason::ADMISSION_GATED,
@@ -140,7 +140,7 @@ impl Engine {
         self.unlisted.insert(key.clone());
     }
 
-    /// Lists the checks of those that wait and that nothing is said of: their turn has not come.
+    /// Lists the checks of waiting Workloads without a reason: their turn has not come.
     pub(crate) fn list_checks_of_waiting(&mut self) {
         for key in std::mem::take(&mut self.unlisted) {
             let Some(entry) = self.world.workloads.get(&key) else { continue };
@@ -159,9 +159,8 @@ impl Engine {
         }
     }
 
-    /// Lists the checks of a Workload that waits (docs/reference/06-algorithm.md 6.10): those before every flavor of its ClusterQueue. Those of
-    /// single
-    /// flavors stay if they are there, because they count its attempts.
+    /// Lists the checks of a Workload that waits (docs/reference/06-algorithm.md 6.10): those that apply to every flavor of its ClusterQueue. Checks
+    /// of single flavors stay if they are listed, because they count its attempts.
     pub(super) fn list_checks(&self, key: &WorkloadKey, next: &mut WorkloadStatus) {
         let entry = &self.world.workloads[key];
         let queue = self.world.cluster_queue_of(key, &entry.object);
@@ -178,8 +177,8 @@ impl Engine {
         }
     }
 
-    /// Holds warnings about a Workload back that was just made: its queues may be on their way, and a job that is made with them in one
-    /// file is not to begin with a warning. Returns what is reported at once.
+    /// Delays warnings about a new Workload: its queues may be created in a moment, and a job that is created with them from one file should not
+    /// begin with a warning. Returns what is reported at once.
     pub(super) fn not_at_once(&mut self, key: &WorkloadKey, reported: Vec<Effect>) -> Vec<Effect> {
         let now = self.now;
         let Some(entry) = self.world.workloads.get_mut(key) else { return reported };
@@ -232,12 +231,12 @@ impl Engine {
         ]
     }
 
-    /// What keeps a waiting Workload from being looked at at all: the first of the reference's list.
+    /// What keeps a waiting Workload from being considered: the first problem in the reference's order.
     pub(crate) fn trouble(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
         self.trouble_but_for(key, false)
     }
 
-    /// The same, without a look at what its pods ask for if that is known to be right.
+    /// The same, without checking the requests of its pods if these are known to be valid.
     pub(crate) fn trouble_but_for(&self, key: &WorkloadKey, asks_rightly: bool) -> Option<(Reason, String)> {
         let entry = &self.world.workloads[key];
         let object = &entry.object;
@@ -278,8 +277,8 @@ impl Engine {
             .map(|gates| (Reason::AdmissionGated, format!("Admission is gated by: {gates}")))
     }
 
-    /// What keeps a Workload from being admitted if more checks are before every flavor than its status can take: each attempt to
-    /// write its admission would be refused.
+    /// What keeps a Workload from being admitted if more checks apply to every flavor than its status can hold: each write of its admission would be
+    /// refused.
     pub(super) fn too_many_checks(&self, key: &WorkloadKey) -> Option<String> {
         let name = self.world.cluster_queue_of(key, &self.world.workloads.get(key)?.object)?;
         let queue = self.world.cluster_queues.get(&name)?;

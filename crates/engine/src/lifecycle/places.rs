@@ -1,4 +1,4 @@
-//! Where the pods of a job that waits may go: its user may change that as long as it waits, and its Workload follows.
+//! Where the pods of a waiting job may run: its user may change that while it waits, and its Workload follows.
 
 use k8s_openapi::api::core::v1::Affinity;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use sluice_api::{labels, slim};
 
 use crate::config::EngineConfig;
 
-/// What the pod set of a Workload asks of the topology for one of a job.
+/// The topology request of a Workload's pod set for a pod set of a job.
 pub(super) fn topology_request(set: &JobPodSet, config: &EngineConfig) -> Option<PodSetTopologyRequest> {
     let topology = config.on(Gate::TopologyAwareScheduling);
     let mut request = set.topology_request.as_deref().filter(|_| topology)?.clone();
@@ -27,7 +27,7 @@ pub(super) fn asks_for_the_same_places(set: &slim::PodSet, job: &JobPodSet, conf
         && asked(set.topology_request.as_deref()) == asked(topology_request(job, config).as_ref())
 }
 
-/// A request that asks for something. One that only says how the pods are numbered may be missing where another manager wrote the Workload.
+/// A request that requests something. One that only has the labels of indices may be missing if another manager wrote the Workload.
 fn asked(request: Option<&PodSetTopologyRequest>) -> Option<&PodSetTopologyRequest> {
     request.filter(|request| request.is_explicit())
 }
@@ -46,7 +46,7 @@ fn is_same_affinity(known: Option<&Affinity>, own: Option<&Affinity>) -> bool {
     known == own || filled(serde_json::json!(known)) == filled(serde_json::json!(own))
 }
 
-/// A value without the fields that say nothing. The items of a list stay: a term that is empty selects no node.
+/// A value without empty fields. The items of a list stay: an empty term selects no node.
 fn filled(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -38,7 +38,7 @@ pub(super) fn ride(known: &WorkloadStatus, next: &mut WorkloadStatus, generation
     }
 }
 
-/// What the condition PodsReady is to say, if it is to change (docs/reference/06-algorithm.md 6.16).
+/// The new condition PodsReady, if it has to change (docs/reference/06-algorithm.md 6.16).
 fn wanted_ready(
     view: &JobView,
     ready: bool,
@@ -68,7 +68,7 @@ fn wanted_ready(
     }
 }
 
-/// How many pods of a Workload are to be ready: those that did not end.
+/// How many pods of a Workload have to be ready: those that did not end.
 fn awaited(entry: &WorkloadEntry) -> i64 {
     let given_back = &entry.status().reclaimable_pods;
     let sets = entry.object.spec.pod_sets.iter().map(|set| {
@@ -89,7 +89,7 @@ impl Engine {
         if is(status, Type::Admitted) && is(status, Type::Evicted) {
             return false;
         }
-        // While pods of the job wait for a slice, it is the slice before that is ready. Who is not ready then, and why, is not known of all kinds.
+        // While pods of the job wait for a slice, readiness is that of the slice before. Not all kinds show which pods are not ready, and why.
         let waits = self.has_waiting_pods(view, workload);
         let ready = if waits { i64::from(view.ready) >= awaited(entry) } else { view.pods_ready };
         if waits && !ready {
@@ -149,7 +149,7 @@ impl Engine {
             .filter_map(|(of_job, set)| {
                 let reported =
                     view.reclaimable.iter().find(|(name, _)| *name == of_job.name).map_or(0, |(_, n)| *n);
-                // Of an elastic job the numbers are of all its pods, of which some may wait for another slice.
+                // The numbers of an elastic job are those of all its pods, of which some may wait for another slice.
                 let count = if elastic {
                     set.count.saturating_sub(of_job.count.saturating_sub(reported))
                 } else if held {

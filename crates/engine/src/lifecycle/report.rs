@@ -1,4 +1,4 @@
-//! What a job is told about itself, and when the reason is written why a Workload waits.
+//! What is reported to the user of a job, and when the reason why a Workload waits is written.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -13,7 +13,7 @@ use crate::input::WaitingWrites;
 use crate::outbox::event;
 use crate::world::{JobKey, Unreported, WorkloadEntry};
 
-/// So many reasons for waiting are being written at once. Those that wait for their turn here take no memory, and can still be forgotten.
+/// How many reasons for waiting are written at once. Those that wait for their turn here take no memory, and can still be dropped.
 const MOST_REPORTS: usize = 64;
 
 /// So many reasons for waiting are written in a second while the API server has more important writes to carry out most of the time: each
@@ -23,15 +23,15 @@ const REASONS_PER_SECOND: u32 = 25;
 /// What is new about the reason why a Workload waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing, or nothing but figures.
+    /// Nothing, or only numbers.
     Figures,
-    /// Others use what it needs, as before, and another one stands in its way.
+    /// Others use what it needs, as before, but another Workload is in its way.
     Others,
-    /// It waits since it was last looked at, or for something else.
+    /// It began to wait since the last look, or waits for something else.
     Reason,
 }
 
-/// What others use comes and goes; all other reasons last until an object is changed.
+/// The usage of others comes and goes; all other reasons last until an object is changed.
 const fn is_for_others(reason: Reason) -> bool {
     matches!(
         reason,
@@ -42,8 +42,8 @@ const fn is_for_others(reason: Reason) -> bool {
     )
 }
 
-/// The words of a message, with all figures as one: two messages that differ in figures only say the same. A figure is a word that is a quantity;
-/// names may have digits, too.
+/// The words of a message, with all numbers equal: messages that differ only in numbers are the same. A number is a word that is a quantity; names
+/// may have digits, too.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace().map(|word| {
         let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
@@ -58,17 +58,17 @@ fn capacities(text: &str) -> impl Iterator<Item = &str> {
     text.split("maximum capacity (").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// Whether two messages say the same, but for figures.
+/// Whether two messages are the same except for numbers.
 #[must_use]
 pub fn same_words(a: &str, b: &str) -> bool {
     words(a).eq(words(b))
 }
 
-/// What `message` has new beside the condition that is there.
+/// What is new in `message` compared with the current condition.
 pub(super) fn news(known: &Condition, why: &Unadmitted, granular: bool, message: &str) -> News {
     let name = |reason: Reason| if granular { reason.as_str() } else { reason.legacy() };
     let same_reason = known.reason == name(why.reason);
-    // That an equivalent one failed says less than why.
+    // The reason itself says more than that an equivalent Workload failed.
     if same_reason && why.detail == Detail::Bypassed {
         return News::Figures;
     }
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// A Workload is gone: nothing is written of it any more.
+    /// A Workload was deleted: nothing is written about it any more.
     pub(crate) fn forget_waiting(&mut self, key: &WorkloadKey, entry: &WorkloadEntry) {
         self.unreleased.remove(key);
         self.unlisted.remove(key);
@@ -192,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// A job is over: what only reports on its Workloads is not to hold back their end, with which quota comes free.
+    /// A job is over: reports on its Workloads must not delay their end, which frees quota.
     pub(super) fn withdraw_reports_of_ended(&mut self, view: &JobView) {
         if view.finished.is_none() {
             return;
@@ -204,7 +204,7 @@ impl Engine {
         }
     }
 
-    /// A reason was written, or is not any more: the turn of the one that has waited longest.
+    /// A reason was written, or dropped: the turn of the Workload that has waited longest.
     pub(crate) fn report_answered(&mut self) {
         self.reporting = self.reporting.saturating_sub(1);
         self.next_reasons(1);

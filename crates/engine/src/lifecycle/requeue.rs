@@ -15,7 +15,7 @@ use crate::world::{World, workload_ref};
 const BACKOFF_FINISHED: &str = "The workload backoff was finished";
 
 impl Engine {
-    /// Turns `Requeued` true when what held it back is over (docs/reference/06-algorithm.md 6.17); says whether it wrote.
+    /// Sets `Requeued` to true when what delayed it is over (docs/reference/06-algorithm.md 6.17); returns whether it wrote.
     pub(super) fn reconcile_requeue(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let (object, status) = (&entry.object, entry.status());
@@ -60,7 +60,7 @@ impl Engine {
         true
     }
 
-    /// Takes `requeueAt` away once it has passed, whatever else is said; says whether it wrote.
+    /// Removes `requeueAt` once it has passed, whatever else there is; returns whether it wrote.
     pub(super) fn end_backoff(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let (object, status) = (&entry.object, entry.status());

@@ -1,4 +1,4 @@
-//! A Workload that holds quota: admission checks, and queues that stop or go (docs/reference/06-algorithm.md 6.10 and 6.18).
+//! A Workload that holds quota: admission checks, and queues that stop or are deleted (docs/reference/06-algorithm.md 6.10 and 6.18).
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Engine {
             || self.reconcile_deadlines(key);
     }
 
-    /// Whether a Workload holds quota now that it did not hold before, and that we are not just reserving for it. (No other replica can have
-    /// reserved for one that was made since we lead.)
+    /// Whether a Workload holds quota that it did not hold before, and that is not our own write in progress. (No other replica can have reserved for
+    /// a Workload created since we lead.)
     pub(crate) fn is_foreign_reservation(&self, key: &WorkloadKey, workload: &slim::Workload) -> bool {
         if !self.decides() || !reserved(&workload.status) {
             return false;
@@ -51,10 +51,10 @@ impl Engine {
         same && !reserving && !entry.uncertain && !reserved(&entry.object.status)
     }
 
-    /// A write that a former leader had under way may reserve quota late, after we gave the same quota to another Workload: there is no
-    /// version that both writes depend on. Such a reservation counts from when it is seen, and is revoked before its job starts if it
-    /// does not fit beside what we have given since it was made, and would fit without that. A reservation that does not fit for another reason stays:
-    /// other clients may reserve beyond the quota. Running work stays. Says whether it is revoked, or will be.
+    /// A write in progress of a former leader may reserve quota late, after we gave the same quota to another Workload: there is no version that both
+    /// writes depend on. Such a reservation counts from when it is seen, and is revoked before its job starts if it does not fit beside what we have
+    /// given since it was made, and would fit without that. A reservation that does not fit for another reason stays: other clients may reserve
+    /// beyond the quota. Running work stays. Returns whether it is or will be revoked.
     pub(super) fn revoke_reservation(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         if !self.config.scheduling || !entry.unchecked || !reserved(entry.status()) {
@@ -111,8 +111,8 @@ impl Engine {
         self.scheduler.fits_its_reservation(key, &later)
     }
 
-    /// A suspended job that cannot run on the quota that it holds, as it names another queue or needs more, gives that back, once its pods
-    /// are gone, and is queued anew; says whether that is to be done first.
+    /// A suspended job that cannot run on its quota, because it names another queue or needs more, gives the quota back once its pods are gone, and
+    /// is queued anew; returns whether that has to be done first.
     pub(super) fn give_back(&mut self, job: &JobKey, view: &JobView, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         if !reserved(entry.status()) {
@@ -132,7 +132,7 @@ impl Engine {
             let why = Reason::PendingEvaluation;
             let reason = if at.granular { why.as_str() } else { why.legacy() };
             transition::unreserve(&mut next, reason, &message, at);
-            // What was approved was another queue, or fewer pods.
+            // The checks approved another queue, or fewer pods.
             transition::reset_checks(&mut next, self.now);
             self.write_status(key, Purpose::ReleaseQuota, next, Vec::new());
             self.withdraw_requests(key);
@@ -150,7 +150,7 @@ impl Engine {
         if let Some(queue) = queue {
             let required = required_checks(queue, next.admission.as_ref());
             if required.len() > MOST_CHECKS {
-                // Its status cannot list them. It stays as it is, and is not admitted without them.
+                // Its status cannot list them. It stays unchanged, and is not admitted without them.
                 return self.apply_check_states(key);
             }
             if transition::sync_checks(&mut next, &required, at) {
@@ -171,8 +171,8 @@ impl Engine {
         false
     }
 
-    /// Deactivates a Workload that a check rejects, and evicts one that a check wants to be tried again, also one that waits: a late
-    /// answer of a check would keep it out of its queue for good. Says whether it wrote.
+    /// Deactivates a Workload that a check rejects, and evicts one that a check wants to retry, also one that waits: a late answer of a check would
+    /// keep it out of its queue for good. Returns whether it wrote.
     pub(super) fn apply_check_states(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         if !entry.object.spec.active {
@@ -268,7 +268,7 @@ impl Engine {
     }
 }
 
-/// Whether a job needs more pods than were admitted, although it asks for no more: such as had ended when they were counted.
+/// Whether a job needs more pods than were admitted although it requests no more, for example because some had ended when they were counted.
 fn needs_more(view: &JobView, status: &WorkloadStatus) -> bool {
     let assignments = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
     view.pod_sets.iter().zip(assignments).any(|(set, assignment)| {
@@ -280,8 +280,7 @@ fn needs_more(view: &JobView, status: &WorkloadStatus) -> bool {
     })
 }
 
-/// The checks that apply (docs/reference/06-algorithm.md 6.10): with an admission, those whose flavors it uses; without, those that are
-/// before every flavor.
+/// The checks that apply (docs/reference/06-algorithm.md 6.10): with an admission, those of its flavors; without, those that apply to every flavor.
 pub(crate) fn required_checks(queue: &ClusterQueue, admission: Option<&Admission>) -> Vec<Name> {
     let rules =
         queue.spec.admission_checks_strategy.as_ref().map(|s| &s.admission_checks[..]).unwrap_or_default();

@@ -1,23 +1,23 @@
-//! What the controller of a job has shown of having seen what became of it.
+//! Whether the controller of a job has seen a change, as far as its status shows.
 
 use jiff::Timestamp;
 use sluice_api::job::JobView;
 
-/// What the controller of a job has shown of having seen its last start and stop.
+/// Whether the controller of a job has shown that it saw the last start and stop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeenByController {
-    /// It has said that the job runs, since that was last started.
+    /// The job's status has shown that it runs, since it was last started.
     pub(super) runs: bool,
     /// Since when it says that the job is suspended, although that was started: this is no answer to a later stop.
     pub(super) stale: Option<Timestamp>,
     /// When the job was first seen suspended, if it is.
     pub(super) suspended_from: Option<Timestamp>,
-    /// It was found to have no pods since it was stopped, and has not said since that it has some.
+    /// A look found no pods since it was stopped, and its status has shown none since.
     pub(super) heeded: bool,
 }
 
 impl SeenByController {
-    /// With the next state of a job, after what was known, and the state in which that was.
+    /// The value for the next version of a job, from the previous value and version.
     pub fn next(before: Option<(Self, &JobView)>, view: &JobView, now: Timestamp) -> Self {
         let known = before.map_or_else(Self::default, |(known, _)| known);
         let was = |is: fn(&JobView) -> bool| before.is_some_and(|(_, view)| is(view));

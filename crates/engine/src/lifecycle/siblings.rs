@@ -1,8 +1,8 @@
-//! Several parts of one job that each play all of its pods, as the clusters of a RayService do while it changes from the one to the other.
+//! Several parts of one job that each run all of its pods, like the two clusters of a RayService during an upgrade.
 //!
-//! The job's quota is for one of them. Of an elastic job they are summed up, and the job asks for more. Of another the one that was made first runs on
-//! the quota, and the next ones wait until it is gone. To change over without a pause a RayService has to be elastic: otherwise the user decides when
-//! the cluster that serves goes, and nothing takes it from under him.
+//! The job's quota is for one of them. The parts of an elastic job are added up, and the job asks for more. Of any other job the oldest part runs on
+//! the quota, and the next ones wait until it is gone. To upgrade without a pause a RayService has to be elastic: otherwise the user decides when the
+//! cluster that serves is deleted; it is never stopped for the new one.
 
 use sluice_api::job::{JobPodSet, JobView};
 use sluice_core::Name;
@@ -10,7 +10,7 @@ use sluice_core::Name;
 use crate::engine::Engine;
 
 impl Engine {
-    /// The part that runs, made before this one, beside which this one would have more pods than their job has quota for.
+    /// The older running part beside which this part would exceed their job's quota.
     pub(super) fn runs_before(&self, above: &JobView, part: &JobView) -> Option<Name> {
         if !above.job.kind.names_parts_of(part.job.kind) || self.is_elastic(above) {
             return None;

@@ -1,7 +1,7 @@
-//! How many pods an elastic job has, where that is not what its object says (docs/reference/06-algorithm.md 6.26).
+//! How many pods an elastic job has, if its spec does not say it (docs/reference/06-algorithm.md 6.26).
 //!
-//! A job whose controller makes parts of it has the pods of the parts that run: those change their size, and the object does not. A job
-//! that stops, or whose own autoscaler ends its pods, holds its quota as long as its pods use it.
+//! A job whose controller makes parts of it has the pods of the parts that run: their sizes change, and the job's spec does not. A job that stops, or
+//! whose own autoscaler ends its pods, holds its quota as long as its pods use it.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Engine {
         })
     }
 
-    /// The parts whose numbers of pods are those of their job.
+    /// The parts whose pod counts are those of their job.
     fn sizing_parts<'a>(&'a self, key: &'a JobKey, view: &'a JobView) -> impl Iterator<Item = &'a JobView> {
         let parts = self.playing_parts(key, view).map(|(part, _)| part);
         parts.filter(move |part| {
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Pods that a job does not want any more keep their quota until they have ended, for which its own autoscaler, if it has one, takes its time.
+    /// Pods that a job does not want any more keep their quota until they have ended, which the job's own autoscaler, if it has one, may delay.
     fn keep_what_runs(&self, key: &JobKey, view: &JobView, counts: &mut [i32]) {
         let pods = self.pods_of_elastic(key, view);
         for ((at, set), count) in view.pod_sets.iter().enumerate().zip(counts) {
@@ -107,7 +107,7 @@ impl Engine {
         holding.filter_map(|entry| Some(entry.object.spec.pod_sets.get(at)?.count)).max().unwrap_or(0)
     }
 
-    /// What the name of a slice has besides the job's: the generation of the job, and of the parts by which it changes its size
+    /// The suffix of a slice's name after the job's name: the generation of the job, and of the parts by which it changes its size
     /// (docs/reference/07-integrations.md 7.2).
     pub(super) fn slice_generation(&self, key: &JobKey, view: &JobView) -> String {
         let parts = self.sizing_parts(key, view).map(|part| part.generation);
@@ -115,7 +115,8 @@ impl Engine {
         all.map(|generation| generation.to_string()).collect::<Vec<_>>().join("_")
     }
 
-    /// The pods of an elastic job: its own, and those of its parts. Those of one part are sorted by name. A pod elsewhere only claims to be one.
+    /// The pods of an elastic job: its own, and those of its parts. Those of one part are sorted by name. Pods in other namespaces only claim to be
+    /// its.
     pub(super) fn pods_of_elastic<'a>(&'a self, key: &'a JobKey, view: &'a JobView) -> Vec<OfElastic<'a>> {
         let own = std::iter::once((view, &view.pod_sets[..]));
         let all = own.chain(self.playing_parts(key, view)).flat_map(move |(of, sets)| {
@@ -129,7 +130,7 @@ impl Engine {
 
 /// A pod of an elastic job.
 pub(super) struct OfElastic<'a> {
-    /// Which one.
+    /// The pod's name.
     pub key: &'a PodKey,
     /// The pod.
     pub pod: &'a JobPod,

@@ -1,9 +1,8 @@
-//! The slices of an elastic job (docs/reference/06-algorithm.md 6.26): Workloads that follow one another as the job changes its size. One runs;
-//! a job that grows gets another, which waits for what it needs more while the pods that run go on.
+//! The slices of an elastic job (docs/reference/06-algorithm.md 6.26): Workloads that follow one another as the job changes its size. One runs; a job
+//! that grows gets another, which waits for the additional quota while the running pods go on.
 //!
-//! The new slice is admitted first, and the one that it replaces finished then. In between both are admitted; what the older one holds counts
-//! only as far as it is more than what the newer one holds, in every replica that sees the two. So there is no moment at which the job has no
-//! admitted Workload, whatever fails.
+//! The new slice is admitted first, and then the slice that it replaces is finished. In between both are admitted; of the older one only the usage
+//! beyond that of the newer one counts, in every replica that sees the two. So the job has an admitted Workload at every moment, whatever fails.
 
 use std::sync::Arc;
 
@@ -27,20 +26,20 @@ use crate::metrics;
 use crate::outbox::{About, normal, observe};
 use crate::world::{JobKey, WorkloadEntry, workload_ref};
 
-/// What is said of a slice that nothing replaces.
+/// The message for a slice that nothing replaces.
 const OUT_OF_SYNC: &str = "The workload slice is out of sync with its parent job";
 
-/// How a job's numbers of pods compare with those of a slice.
+/// How a job's pod counts compare with those of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     Same,
     /// Fewer pods of some pod set, and of none more.
     Smaller,
-    /// More pods of some pod set than the slice has, of those that are still to come.
+    /// More pods of some pod set than the slice has, not counting pods that ended.
     Larger,
 }
 
-/// How many pods of a pod set may still run at a time: those that ended and that no pod follows are not asked for again.
+/// How many pods of a pod set may still run at a time: pods that ended and are not replaced are not requested again.
 pub(super) fn usable(view: &JobView, set: &JobPodSet) -> i32 {
     let ended = view.reclaimable.iter().find(|(name, _)| *name == set.name).map_or(0, |(_, ended)| *ended);
     set.count.saturating_sub(ended.max(0)).max(0)
@@ -48,11 +47,11 @@ pub(super) fn usable(view: &JobView, set: &JobPodSet) -> i32 {
 
 /// The slices that a job has.
 struct Chain {
-    /// The one whose pods run, or are to.
+    /// The slice whose pods run, or will.
     current: WorkloadKey,
-    /// The one that is to take over from it.
+    /// The slice that replaces it.
     next: Option<WorkloadKey>,
-    /// What is left over.
+    /// Surplus slices.
     rest: Vec<WorkloadKey>,
 }
 
@@ -65,7 +64,7 @@ pub(crate) fn first_slice(key_name: &str, entry: &WorkloadEntry) -> String {
         .to_owned()
 }
 
-/// Whether another slice took over from a finished one, or it was left over: neither says how its job ended.
+/// Whether a finished slice was replaced by another, or was surplus: neither shows how its job ended.
 pub fn is_superseded(workload: &slim::Workload) -> bool {
     conditions::find(&workload.status.conditions, Type::Finished.as_str()).is_some_and(|c| {
         c.status == "True"
@@ -75,8 +74,8 @@ pub fn is_superseded(workload: &slim::Workload) -> bool {
 }
 
 impl Engine {
-    /// Whether a job may change its size while it runs. One whose pods run without their gate, or do not say of which pod set they are, may not:
-    /// nothing would hold more of them back, or let them go.
+    /// Whether a job may change its size while it runs. A job whose pods run without the gate, or do not name their pod set, may not: nothing would
+    /// hold back more of them, or ungate them.
     pub(crate) fn is_elastic(&self, view: &JobView) -> bool {
         let asks = || {
             let kind = view.job.kind;
@@ -90,7 +89,7 @@ impl Engine {
             && (view.suspended || view.stopping || view.finished.is_some() || gated())
     }
 
-    /// The slice that this one says it takes over from, if that is one of the same job.
+    /// The slice that this slice replaces according to its annotation, if it belongs to the same job.
     pub(crate) fn replaced_by(&self, key: &WorkloadKey) -> Option<WorkloadKey> {
         let entry = self.world.workloads.get(key)?;
         let annotations = entry.object.metadata.annotations.as_ref()?;
@@ -105,7 +104,7 @@ impl Engine {
         (same && old != *key && *old.namespace == *key.namespace).then_some(old)
     }
 
-    /// The slices that say that they take over from this one.
+    /// The slices that replace this slice according to their annotations.
     pub(crate) fn replacing(&self, key: &WorkloadKey) -> Vec<WorkloadKey> {
         let Some(entry) = self.world.workloads.get(key) else { return Vec::new() };
         let annotations = entry.object.metadata.annotations.as_ref();
@@ -116,7 +115,7 @@ impl Engine {
         others.into_iter().filter(|other| self.replaced_by(other).as_ref() == Some(key)).collect()
     }
 
-    /// Marks the other slices of a job: what they hold counts anew.
+    /// Marks the other slices of a job: their usage is computed anew.
     pub(crate) fn mark_slices(&mut self, entry: &WorkloadEntry) {
         let annotations = entry.object.metadata.annotations.as_ref();
         if annotations.is_some_and(|all| all.contains_key(labels::ELASTIC_JOB))
@@ -162,12 +161,12 @@ impl Engine {
             of.iter().copied().rfind(|key| !replaced(key)).or(of.last().copied()).cloned()
         };
         let evicted = |key: &WorkloadKey| is(self.entry(key).status(), Type::Evicted);
-        // One that may not run now, or not yet, is not to be got round by another.
+        // A slice that may not run now, or not yet, must not be bypassed by another.
         let held_back = |key: &WorkloadKey| {
             let entry = self.entry(key);
             !entry.object.spec.active || evicted(key) && entry.status().requeue_state.is_some()
         };
-        // One that is to take over from such a one does not, even with quota: its approval, or its nodes, came too late.
+        // Nor does a slice that replaces such a slice, even if it has quota: its approval, or its nodes, came too late.
         let decides = |key: &&WorkloadKey| {
             held_back(key) && !self.replaced_by(key).is_some_and(|old| live.contains(&old))
         };
@@ -186,7 +185,7 @@ impl Engine {
         Some(Chain { current, next, rest })
     }
 
-    /// The slice of a job that runs, or is to; the others are made, brought up to date, and finished.
+    /// The slice of a job that runs, or will; the others are made, updated, and finished.
     pub(super) fn slice_workload(&mut self, key: &JobKey, view: &Arc<JobView>) -> OwnWorkload {
         let mut owned = self.world.owned(&view.job.uid);
         owned.sort_by_cached_key(|key| (created(&self.entry(key).object), self.entry(key).uid()));
@@ -248,7 +247,7 @@ impl Engine {
             self.end_slice(next, &current);
             return OwnWorkload::Wait;
         }
-        // Its numbers wait until it is stopped: nothing that is refused holds up a stop.
+        // Its pod counts are updated after it is stopped: a refused write must not delay a stop.
         let leaves = is(entry.status(), Type::Evicted) && (holds || !view.suspended);
         if !leaves && (size == Size::Smaller || size == Size::Larger && !holds) {
             self.set_counts(view, &current, false);
@@ -266,11 +265,11 @@ impl Engine {
         OwnWorkload::One(current)
     }
 
-    /// Sees to the slice that is to take over from the one that runs, which has fewer pods than the job asks for.
+    /// Creates or updates the slice that replaces the running one, which has fewer pods than the job requests.
     fn grow(&mut self, key: &JobKey, view: &Arc<JobView>, current: &WorkloadKey, next: Option<&WorkloadKey>) {
         let Some(next) = next else {
             let entry = self.entry(current);
-            // One that is about to lose its quota takes the new numbers itself.
+            // A slice that is about to lose its quota gets the new pod counts itself.
             if !is(entry.status(), Type::Evicted) && entry.object.spec.active && entry.decision.is_none() {
                 match self.priority_of(view) {
                     Ok(priority) => self.create_workload(key, view, priority, Some(current)),
@@ -288,7 +287,7 @@ impl Engine {
             return;
         }
         if reserved(entry.status()) {
-            // Its pods do not run: those that do are of the slice before.
+            // Its pods do not run: the running pods belong to the slice before.
             if is(entry.status(), Type::Evicted) {
                 let mut status = entry.status().clone();
                 transition::release(&mut status, self.at(&entry.object));
@@ -303,8 +302,8 @@ impl Engine {
         }
     }
 
-    /// The numbers of pods that a slice is to have instead of its own, by the places of its pod sets. One that holds nothing yet gets `exactly`
-    /// the pods that are still to come; another one lets those that ended be reclaimed.
+    /// The new pod counts of a slice, by the positions of its pod sets. A slice without quota gets `exactly` the pods that are still to come; for
+    /// another, pods that ended become reclaimable.
     fn counts(&self, view: &JobView, key: &WorkloadKey, exactly: bool) -> Vec<(usize, i32)> {
         let sets = view.pod_sets.iter().zip(&self.entry(key).object.spec.pod_sets).enumerate();
         let wanted = sets.map(|(at, (of_job, set))| {
@@ -338,8 +337,8 @@ impl Engine {
         }
     }
 
-    /// A slice that is to have fewer pods gives back fewer, too: more than it has is refused, and what is too much would let others have the quota of
-    /// pods that run. Says whether that is to be written first; until the slice shrinks, it counts for more than its pods use.
+    /// A slice whose pod counts shrink needs fewer reclaimable pods, too: more than its count are refused, and too many would give the quota of
+    /// running pods to others. Returns whether that has to be written first; until the slice shrinks, it counts for more than its pods use.
     fn give_back_less(&mut self, view: &JobView, key: &WorkloadKey, exactly: bool) -> bool {
         let entry = self.entry(key);
         let mut next = entry.status().clone();
@@ -360,7 +359,7 @@ impl Engine {
         true
     }
 
-    /// Finishes a slice that is left over, or that the current one took over from; says whether it is to be waited for.
+    /// Finishes a slice that is surplus or was replaced by the current one; returns whether to wait for it.
     fn end_slice(&mut self, key: &WorkloadKey, current: &WorkloadKey) -> bool {
         let entry = self.entry(key);
         if entry.open.is_some() {
@@ -404,7 +403,7 @@ impl Engine {
         true
     }
 
-    /// Whether a slice holds quota that none of its pods uses yet: those that run are of the slice that it is to take over from.
+    /// Whether a slice holds quota that none of its pods uses yet: the running pods belong to the slice that it replaces.
     pub(super) fn is_unused_slice(&self, key: &WorkloadKey) -> bool {
         self.replaced_by(key).is_some_and(|old| {
             let status = self.entry(&old).status();
@@ -419,7 +418,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// The slice that this one takes over from, for the core: nothing, unless that one holds quota.
+    /// The slice that this slice replaces, for the core; `None` unless that slice holds quota.
     pub(super) fn replaced_slice(&self, key: &WorkloadKey) -> Option<ReplacedSlice> {
         let old = self.replaced_by(key)?;
         let object = &self.entry(&old).object;
@@ -429,7 +428,7 @@ impl Engine {
         Some(ReplacedSlice { key: old, flavors })
     }
 
-    /// What slices that take over from this one hold is theirs: it holds only what it has more.
+    /// The usage of slices that replace this one is subtracted: it counts only for what it has beyond that.
     pub(super) fn leave_to_others(&self, key: &WorkloadKey, admission: &mut Admission) {
         for by in self.replacing(key) {
             for (flavor, resource, amount) in self.scheduler.reserved(&by) {
@@ -446,7 +445,7 @@ impl Engine {
         }
     }
 
-    /// A slice goes on with the time that the one before has run, so that a job that grows does not get its longest time again.
+    /// A slice continues the running time of the slice before, so that a job that grows does not get its maximum execution time again.
     pub(super) fn carry_time_over(&self, key: &WorkloadKey, next: &mut WorkloadStatus) {
         let longest = self.entry(key).object.spec.maximum_execution_time_seconds;
         let Some(old) = longest.and_then(|_| self.replaced_by(key)) else { return };

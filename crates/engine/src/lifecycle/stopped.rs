@@ -19,7 +19,7 @@ use crate::pod_jobs::index::PodJob;
 use crate::world::{JobKey, workload_ref};
 
 impl Engine {
-    /// An evicted workload: its job stops, and when nothing of it is active any more the quota is given back.
+    /// An evicted workload: its job stops, and when none of its pods is active any more the quota is given back.
     pub(crate) fn end_eviction(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str()).cloned();
@@ -62,12 +62,12 @@ impl Engine {
         }
     }
 
-    /// Whether pods of a job that is stopped or has ended may still run: its status shows some, or its controller leaves them as they are.
+    /// Whether pods of a stopped or ended job may still run: its status shows some, or its controller leaves them running.
     fn has_pods_after_end(&mut self, key: &JobKey, view: &JobView) -> bool {
         self.is_active(key) || view.finished.is_some() && self.is_outlived(key, view)
     }
 
-    /// A finished Workload: a job that goes on without one is stopped; one that Kueue deactivated may be removed.
+    /// A finished Workload: a job that goes on without a Workload is stopped; one that Kueue deactivated may be deleted.
     pub(crate) fn after_finish(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         if self.release_pods(key) {
             return;
@@ -89,10 +89,10 @@ impl Engine {
         if entry.object.metadata.deletion_timestamp.is_some() {
             self.drop_finalizer(workload);
         } else if stray {
-            // Nothing is to be restored from it any more.
+            // Nothing has to be restored from it any more.
             self.dirty.workloads.insert(workload.clone());
         } else if view.finished.is_some() && view.ending && view.stopping {
-            // One that completed before it was seen to be about to keeps nothing of its stop either. Its quota is free by now, whatever comes of this.
+            // A job that completed before its stop was complete keeps nothing of the stop either. Its quota is free by now, whatever the outcome.
             self.let_end(key, view);
         }
     }
@@ -126,7 +126,7 @@ impl Engine {
         self.write_status(workload, Purpose::Finish, next, then);
     }
 
-    /// What is measured when a Workload ends, in whatever way.
+    /// The metrics of a Workload's end, whatever its kind.
     pub(super) fn count_finished(&self, workload: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
         let object = &self.world.workloads[workload].object;
         let held = next.admission.as_ref().map(|a| Name::from(a.cluster_queue.as_str()));
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// The same of one of the pods of a job: also if others run, as a part of them is of no use.
+    /// The same for one of the pods of a job, even if other pods run: a part of the pods is of no use.
     pub(crate) fn pod_start_refused(&mut self, key: &JobKey, pod: &str, why: &str) {
         let fare = |job: &PodJob| job.fares.get(pod).is_some_and(|fare| fare.retry.is_refused());
         if self.world.pod_jobs.get(key).is_some_and(fare)
@@ -193,7 +193,7 @@ impl Engine {
         let Some(entry) = self.world.jobs.get(key) else { return };
         let uid = Arc::clone(&entry.view.job.uid);
         let owned = self.world.owned(&uid);
-        // Not a slice that was replaced.
+        // A replaced slice does not count.
         let runs = |workload: &&WorkloadKey| {
             let status = self.world.workloads[*workload].status();
             is(status, Type::Admitted) && !is(status, Type::Finished)

@@ -18,7 +18,7 @@ use sluice_quantity::quantity_of;
 use crate::ingest::requests::amount_in;
 use crate::ingest::topology;
 
-/// When and for which generation a transition is made.
+/// The time and the generation of a transition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransitionContext {
     /// Now.
@@ -32,7 +32,7 @@ pub(crate) struct TransitionContext {
 }
 
 impl TransitionContext {
-    /// The reason to write: the granular one, or the one that was written before it existed.
+    /// The reason to write: the granular one, or the older one.
     pub fn reason<'a>(self, granular: &'a str, legacy: &'a str) -> &'a str {
         if self.granular { granular } else { legacy }
     }
@@ -145,7 +145,7 @@ fn count_execution_time(status: &mut WorkloadStatus, now: Timestamp) {
     }
 }
 
-/// Keeps the list of checks as required: new ones Pending, others dropped, sorted; says whether it changed.
+/// Updates the list of checks: new ones Pending, others dropped, sorted; returns whether it changed.
 pub(crate) fn sync_checks(
     status: &mut WorkloadStatus,
     required: &[core::Name],
@@ -175,7 +175,7 @@ pub(crate) fn sync_checks(
 pub(crate) struct Eviction {
     /// The reason of `Evicted`, without the cause of a deactivation.
     pub reason: &'static str,
-    /// What lies behind it: the target of a deactivation, or which timeout.
+    /// The cause: the target of a deactivation, or the kind of timeout.
     pub cause: String,
     /// The message.
     pub message: String,
@@ -290,7 +290,8 @@ pub(crate) fn pend(
     changed
 }
 
-/// Whether the status says what a Workload that waits requests, if that is known. All that wait are asked each time, so that nothing is allocated.
+/// Whether the status has the requests of a waiting Workload, if they are known. Called for all waiting Workloads each time, so that nothing is
+/// allocated.
 pub(crate) fn says_requests(
     status: &WorkloadStatus,
     requests: &[(core::Name, Vec<(core::Name, core::Amount)>)],

@@ -1,4 +1,4 @@
-//! A job that is managed and not admitted does not run, whatever else is wrong with it.
+//! A managed job that is not admitted does not run, even if it has other problems.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Engine {
         !view.suspended && view.finished.is_none() && !self.is_admitted(view)
     }
 
-    /// Whether a Workload of the job's own is admitted, as far as it is written.
+    /// Whether one of the job's own Workloads is admitted, according to what is written.
     fn is_admitted(&self, view: &JobView) -> bool {
         self.world.owned(&view.job.uid).iter().filter(|w| named(view, w)).any(|w| {
             let status = &self.world.workloads[w].object.status;
@@ -48,7 +48,7 @@ impl Engine {
         self.stop_job(key, view, infos, &why, &[]);
     }
 
-    /// What keeps a job from taking over the prebuilt Workload that it names.
+    /// What keeps a job from adopting the prebuilt Workload that it names.
     pub(super) fn prebuilt_trouble(&self, view: &JobView, name: &str) -> Option<String> {
         let key = WorkloadKey::new(Arc::clone(&view.job.namespace), name);
         let entry = self.world.workloads.get(&key)?;
@@ -69,7 +69,7 @@ impl Engine {
     }
 }
 
-/// Whether a job may run on a Workload of that name: any of its own, unless it names one.
+/// Whether a job may run on a Workload of that name: any of its own, unless it names a prebuilt one.
 pub(super) fn named(view: &JobView, workload: &WorkloadKey) -> bool {
     view.prebuilt_workload.as_deref().is_none_or(|name| *name == *workload.name)
 }

@@ -1,8 +1,8 @@
-//! Pods of elastic jobs wait behind a gate until a slice has room for them (docs/reference/06-algorithm.md 6.26 "the ungater"): as many are let
-//! go as the slice that runs was granted, those with the lowest names first.
+//! Pods of elastic jobs wait behind a gate until a slice has room for them (docs/reference/06-algorithm.md 6.26 "the ungater"): as many are ungated
+//! as the running slice was granted, lowest names first.
 //!
-//! A pod that terminates still uses what it was let go for; one that ended does not. One write for each pod that is let go. A pod of which it is
-//! not known whether it was let go counts as one that was, and is written again, before others are. The pods of a job's parts are its pods, too.
+//! A pod that terminates still uses its part of the slice; one that ended does not. Each pod is ungated by one write. If the outcome of that write is
+//! not known, the pod counts as ungated, and its write is repeated before others. The pods of a job's parts are its pods, too.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Engine {
     pub(crate) fn observe_job_pod(&mut self, object: &ObjectRef, pod: &slim::JobPod) {
         let key = pod_key(object);
         let mut next = JobPod::new(pod, &mut self.world.names);
-        // One that was let go is still of its job, whatever it says.
+        // An ungated pod still belongs to its job, whatever its labels are.
         let was_elastic = self.world.job_pods.get(&key).is_some_and(|known| known.elastic);
         next.elastic = next.controller.is_some() && (next.elastic || was_elastic);
         if next.ended || !self.config.on(Gate::TopologyAwareScheduling) {
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// Marks a job with such pods, and the one that it may be a part of.
+    /// Marks a job with such pods, and the job that it may be a part of.
     fn mark_elastic(&mut self, uid: &str) {
         let Some(key) = self.world.job_by_uid.get(uid).cloned() else { return };
         let above = self.world.jobs.get(&key).and_then(|entry| self.parent(&entry.view)).cloned();
@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// Marks the jobs with such pods: all of these are known now.
+    /// Marks the jobs with such pods: the pods are all known now.
     pub(crate) fn mark_jobs_of_pods(&mut self) {
         for job in self.world.job_pods_of.keys().cloned().collect::<Vec<_>>() {
             self.mark_elastic(&job);
@@ -102,7 +102,7 @@ impl Engine {
         self.mark_elastic(job);
     }
 
-    /// Lets pods of an elastic job be scheduled, as many as its slice was granted.
+    /// Ungates pods of an elastic job, as many as its slice was granted.
     pub(super) fn ungate_pods(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
         let status = entry.status();
@@ -125,7 +125,7 @@ impl Engine {
             let own = || pods.iter().filter(|one| one.is_of(view, &set.name));
             let (again, waiting): (Vec<_>, Vec<_>) =
                 own().filter(|one| one.pod.is_waiting()).partition(|one| one.pod.uncertain);
-            // Those that are written again have their room.
+            // Pods that are written again have their room already.
             let free = own().filter(|one| one.pod.is_free()).count() - again.len();
             let room = usize::try_from(granted).unwrap_or(0).saturating_sub(free);
             for one in again.into_iter().chain(waiting).take(room) {
@@ -168,7 +168,7 @@ impl Engine {
         };
         known.open = None;
         let job = known.controller.clone().filter(|_| known.elastic);
-        // Whatever may have been carried out counts until a newer version is seen: a conflict may be one with just that.
+        // A write that may have been carried out counts until a newer version is seen: that version may have caused the conflict.
         known.uncertain |=
             open.purpose == Purpose::UngatePod && result.as_ref().err().is_none_or(WriteError::is_transient);
         if let Some(place) = known.place.as_mut().filter(|_| !known.uncertain) {
@@ -210,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// The API server refuses to let a pod of an elastic job go: if none of its pods runs, its quota is not held for good.
+    /// The API server refuses to ungate a pod of an elastic job: if none of its pods runs, it must not hold its quota for good.
     fn ungating_refused(&mut self, uid: &str, why: &str) {
         let Some(own) = self.world.job_by_uid.get(uid).cloned() else { return };
         let above = self.world.jobs.get(&own).and_then(|entry| self.parent(&entry.view)).cloned();

@@ -1,14 +1,14 @@
-//! A stop that a job's controller does not obey.
+//! A stop that a job's controller does not carry out.
 //!
-//! A stop sets a field, and the controller of the job's kind removes the pods. Some do not: one that checks an object before it looks at that field
-//! leaves an invalid one alone, and one that does not repeat a pass that met a conflict waits for the next event. A job that is stopped, and of which
-//! nothing shows that its pods are gone, is therefore looked at after a while. If it has pods, it is touched, which is an event for its controller; if
-//! it still has some later, they are deleted here, and jobs that it made and that go on with them.
+//! A stop sets a field, and the controller of the job's kind removes the pods. Some do not: a controller that validates an object before it looks at
+//! that field ignores an invalid one, and a controller that does not retry after a conflict waits for the next event. A stopped job is therefore
+//! looked at after a while if nothing shows that its pods are gone. If it has pods, it is touched, which is an event for its controller; if it still
+//! has some later, they are deleted here, together with jobs that it made and that still run.
 //!
-//! All of it follows from the objects and from when a job was first seen stopped: after a restart it begins anew. A controller that obeys, and says
-//! so, costs no request; one that says nothing costs a look.
+//! Everything follows from the objects and from when a job was first seen stopped: after a restart the time begins anew. A controller that reports
+//! the stop costs no request; one that reports nothing costs one look.
 //!
-//! Jobs whose controller is known to come back to them until they are stopped are left to it, see [`super::answered`].
+//! Jobs whose controller is known to retry until they are stopped are left to it, see [`super::answered`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,21 +31,21 @@ use crate::retry::Retry;
 use crate::unheeded::{PATIENCE_SECONDS, Unheeded};
 use crate::world::{JobEntry, JobKey, job_key};
 
-/// How long it has once more when the job was touched: a controller that works off a queue comes to an event well within that.
+/// How long the controller has after the job was touched: a controller with a work queue handles an event well within that.
 const ONCE_MORE_SECONDS: i64 = 60;
 /// What has a longer name gives no pod a label with it.
 const MAX_LABEL: usize = 63;
 /// The reason of the events; Kueue has none.
 pub(super) const STOP_ENFORCED: &str = "StopEnforced";
 
-/// Whether all pods of a kind belong to its jobs themselves, or to jobs that are known: of what others wrap, or describe, that is not known.
+/// Whether all pods of a kind belong to its jobs themselves, or to known jobs: that is not known of wrapped or declared objects.
 fn shows_all_pods(kind: JobKind) -> bool {
     !kind.integration().wraps_objects && !kind.is_declared()
 }
 
 impl JobEntry {
-    /// Whether its status says that it has pods. That of a job that ended is not kept up to date any more, nor is that of one that says so and was
-    /// found to have none. One that cannot be read says nothing: then what was found counts for every kind.
+    /// Whether its status shows pods. The status of an ended job is no longer updated, nor that of a job that shows pods and was found to have none.
+    /// A job that cannot be read shows nothing: then the result of the look counts for every kind.
     pub(super) fn says_active(&self) -> bool {
         let shows_all = self.view.activity_unknown || shows_all_pods(self.view.job.kind);
         let has_none = self.seen.heeded && shows_all;
@@ -57,7 +57,7 @@ impl JobEntry {
         self.unheeded.as_ref().is_some_and(|known| known.left)
     }
 
-    /// Whether it may have pods that its controller does not remove, for all that it says.
+    /// Whether it may have pods that its controller does not remove, whatever its status shows.
     fn may_go_on(&self) -> bool {
         let over = self.view.finished.is_some() || self.view.deleting || self.seen.heeded;
         let left_to_it = self.is_enforced() && self.view.suspended;
@@ -69,7 +69,7 @@ impl JobEntry {
         self.waits() && self.view.generation <= 1
     }
 
-    /// Whether it is to have no pods at all.
+    /// Whether it must not have any pods.
     fn waits(&self) -> bool {
         self.view.suspended && self.view.finished.is_none()
     }
@@ -94,15 +94,15 @@ impl JobEntry {
         !(seen.heeded || answered)
     }
 
-    /// Whether a job that another one made goes on although that one was stopped.
+    /// Whether a job that another job made goes on although that job was stopped.
     fn runs_on(&self) -> bool {
         !self.view.suspended && self.view.finished.is_none() && !self.view.deleting
     }
 }
 
 impl Engine {
-    /// Sees to it that a job that is stopped has no pods; says whether something was sent for that. A part runs on the quota of the job `above`: that
-    /// one is seen to with all its parts, so that only pods which were made meanwhile are looked for here.
+    /// Makes sure that a stopped job has no pods; returns whether a request was sent for that. A part runs on the quota of the job `above`, which is
+    /// checked with all its parts, so that only pods that were created meanwhile are looked for here.
     pub(super) fn enforce_stop(&mut self, key: &JobKey, view: &Arc<JobView>, above: Option<&str>) -> bool {
         let is_over = view.finished.is_some() || view.deleting || self.is_to_run(view, above);
         if is_over || view.suspended && !self.may_be_unheeded(key, view, above.is_some()) {
@@ -114,7 +114,7 @@ impl Engine {
             }
             return false;
         }
-        // What is let run by hand time and again does not begin anew each time.
+        // If a job is resumed by hand repeatedly, the time does not begin anew each time.
         if !view.suspended || view.stopping {
             return false;
         }
@@ -136,7 +136,7 @@ impl Engine {
             json!({"metadata": {"uid": &*view.job.uid, "annotations": at}})
         };
         let write = match touched {
-            // That needs no look.
+            // No look is needed for that.
             false if !runs_on.is_empty() => Write::MergePatch { subresource: None, body: touch() },
             false => Write::EndPods { of: self.marks_of_pods(key, view), then: EndPods::Touch(touch()) },
             true => Write::EndPods { of: self.marks_of_pods(key, view), then: EndPods::Delete },
@@ -145,8 +145,8 @@ impl Engine {
         true
     }
 
-    /// Whether a job has a Workload that lets it run, now or once that was written: of its own, or, if it is a part, of the job above. One that cannot
-    /// be read is not started.
+    /// Whether a job has a Workload that lets it run, now or once that was written: its own, or, if it is a part, that of the job above. A job that
+    /// cannot be read is not started.
     fn is_to_run(&self, view: &JobView, above: Option<&str>) -> bool {
         if view.suspended && view.invalid.is_some() {
             return false;
@@ -161,8 +161,8 @@ impl Engine {
         })
     }
 
-    /// Whether nothing shows that the pods of a stopped job are gone. One that was not changed since it was made has never had any but those that only
-    /// claim to be its.
+    /// Whether nothing shows that the pods of a stopped job are gone. A job that was not changed since its creation has never had any, except for
+    /// pods that only claim to be its.
     fn may_be_unheeded(&self, key: &JobKey, view: &JobView, is_part: bool) -> bool {
         if self.world.pod_jobs.contains_key(key) || view.ending {
             return false;
@@ -180,8 +180,8 @@ impl Engine {
             || parts.any(|part| part.may_go_on() || part.runs_on())
     }
 
-    /// Takes in that a pod which goes on, and was made at that time, names a job as its controller. Users write owner references, too: of a job that
-    /// never ran it is none of its own, and has no quota, nor has one that was made when the stop of its job was long decided.
+    /// Records that a pod that goes on, and was created at that time, names a job as its controller. Users write owner references, too: a job that
+    /// never ran has no such pod, and a pod that was created long after the stop of its job has no quota.
     pub(crate) fn note_stray(&mut self, namespace: &str, controller: &str, created: Option<Timestamp>) {
         let Some(key) = self.world.job_by_uid.get(controller).filter(|key| *key.namespace == *namespace)
         else {
@@ -205,9 +205,9 @@ impl Engine {
         }
     }
 
-    /// The same of all pods, once jobs and pods are known.
+    /// The same for all pods, once jobs and pods are known.
     pub(crate) fn note_strays(&mut self) {
-        // The last one of each job tells.
+        // The newest pod of each job decides.
         let mut of = BTreeMap::<_, Option<Timestamp>>::new();
         for ((namespace, _), pod) in self.world.pods.iter().filter(|(_, pod)| !pod.leaving) {
             let Some(controller) = pod.controller.clone() else { continue };
@@ -245,7 +245,7 @@ impl Engine {
         std::iter::once(Arc::clone(&view.job.uid)).chain(parts).collect()
     }
 
-    /// Deletes jobs that a stopped one made and that go on: their pods go with them, and would be made anew if they were deleted alone.
+    /// Deletes jobs that a stopped job made and that go on: their pods are deleted with them, and would be made anew if they were deleted alone.
     fn delete_parts(&mut self, key: &JobKey, view: &JobView, runs_on: &[Arc<JobView>]) {
         for part in runs_on {
             let child = JobKey::of(&part.job);

@@ -1,4 +1,4 @@
-//! A job that cannot be read, or not any more: what pods it has is not known.
+//! A job that cannot be read, or no longer: it is not known which pods it has.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ fn is_unread(view: &JobView) -> bool {
     view.invalid.is_some() && view.pod_sets.is_empty()
 }
 
-/// Whether a job runs of which all is known but its status: it runs on, and its pods are compared with those that were admitted, as those of any
-/// other job. An object in whose place pods wait is none: each of its pods waits for an admission itself.
+/// Whether a running job can be read except for its status: it runs on, and its pods are compared with the admitted ones, like those of any other
+/// job. This does not apply to an object in whose place pods wait: each of its pods waits for admission itself.
 pub(super) fn runs_as_it_says(view: &JobView) -> bool {
     view.status_unread && !view.suspended && !view.job.kind.gathers_pods()
 }
 
 impl JobEntry {
-    /// Keeps as what a job that runs was read last, once it cannot be read any more, which is its next state.
+    /// Keeps the last readable version of a running job, when its next version cannot be read.
     pub(crate) fn keep_readable(&mut self, next: &JobView) {
         if !is_unread(next) {
             if let Some(trouble) = &mut self.trouble {
@@ -41,8 +41,8 @@ impl JobEntry {
 }
 
 impl Engine {
-    /// A job with the pod sets that it was started with, although it cannot be read any more: without them a stop would leave there what the start put
-    /// in. A manager that has not seen it before takes them from the Workload.
+    /// A job with the pod sets that it was started with, although it cannot be read any more: without them a stop would not remove what the start
+    /// injected. A manager that has not seen it before takes them from the Workload.
     pub(super) fn as_started(&self, key: &JobKey, view: &Arc<JobView>) -> Arc<JobView> {
         if !is_unread(view) {
             return Arc::clone(view);
@@ -55,7 +55,7 @@ impl Engine {
         }
         let owned = self.world.owned(&view.job.uid);
         let mut entries = owned.iter().map(|workload| &self.world.workloads[workload]);
-        // Of a slice that was replaced not all is known any more.
+        // For a replaced slice not everything is known any more.
         let started = |entry: &&WorkloadEntry| {
             entry.status().admission.is_some() && !is(entry.status(), Type::Finished)
         };
@@ -69,7 +69,7 @@ impl Engine {
         Arc::new(next)
     }
 
-    /// What becomes of a job that cannot be read. One that waits loses its Workload. One whose controller follows what it says by now is stopped.
+    /// Handles a job that cannot be read. A waiting job loses its Workload. A running job is stopped if its controller follows changes of its spec.
     pub(super) fn unreadable(&mut self, key: &JobKey, view: &Arc<JobView>, trouble: &str) {
         let runs = !view.suspended && view.template.is_none();
         if !runs {
@@ -78,12 +78,12 @@ impl Engine {
         if key.kind.gathers_pods() || !key.kind.integration().follows_changes {
             return self.end_unread_run(key, view);
         }
-        // It may be its run that makes it so: it would be started and stopped for ever.
+        // Running may make it unreadable: it would be started and stopped endlessly.
         let now = self.now;
         if let Some(entry) = self.world.jobs.get_mut(key)
             && entry.held_until(now).is_none()
         {
-            // Once is a mistake of its user, who mends it.
+            // Once may be a mistake of its user, who corrects it.
             let past = entry.trouble.get_or_insert_default();
             let again = past.other_pods.is_some();
             let error = if again { WriteError::Unstartable } else { WriteError::Transient };
@@ -93,8 +93,8 @@ impl Engine {
         self.halt(key, view);
     }
 
-    /// Where no pods start but those that were admitted, whatever the object says by now, they run on: pods that wait in its place, and those of kinds
-    /// whose controllers follow no change. They are stopped when their Workload is evicted, or goes.
+    /// Jobs that start no pods other than the admitted ones, whatever their spec says now, run on: objects in whose place pods wait, and kinds whose
+    /// controllers follow no change. They are stopped when their Workload is evicted or deleted.
     fn end_unread_run(&mut self, key: &JobKey, view: &Arc<JobView>) {
         for workload in self.world.owned(&view.job.uid) {
             let entry = &self.world.workloads[&workload];

@@ -1,4 +1,4 @@
-//! Parts of other jobs that the API server does not let be suspended: they are deleted, and their makers make them anew as they should be.
+//! Parts of other jobs that the API server refuses to suspend: they are deleted, and their controllers make them anew as they should be.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl JobEntry {
         }
     }
 
-    /// It is suspended, may run, or is to be suspended again: refusals before count no more.
+    /// It is suspended, may run, or has to be suspended again: earlier refusals do not count any more.
     pub(crate) fn suspend_is_not_refused(&mut self) {
         if let Some(trouble) = &mut self.trouble {
             trouble.unstoppable.refused = 0;
@@ -30,8 +30,8 @@ impl JobEntry {
 }
 
 impl Engine {
-    /// The job that made a job: the one that its controlling owner reference names by UID, kind and name in its own namespace, and that makes such
-    /// jobs. Users write owner references, too: what only claims to be a part is not deleted.
+    /// The job that made a job: named by the controlling owner reference with UID, kind and name in its own namespace, and of a kind that makes such
+    /// jobs. Users write owner references, too: an object that only claims to be a part is not deleted.
     fn maker(&self, key: &JobKey, view: &JobView) -> Option<&JobKey> {
         let owner = view.controller.as_ref()?;
         let above = self.parent(view)?;
@@ -42,9 +42,9 @@ impl Engine {
         (self.made(made, view).is_some() || self.is_wrapped(made, view)).then_some(above)
     }
 
-    /// Deletes a job that another one made, may not run, and that the API server does not let be suspended, as one that its user made as large as
-    /// etcd stores: its maker makes another as it should be. If that makes the same again, it is deleted ever more seldom. Says whether it is
-    /// deleted now.
+    /// Deletes a job that another job made, that may not run, and that the API server refuses to suspend, for example because its user made it as
+    /// large as etcd stores: its controller makes it anew as it should be. If the controller makes the same again, it is deleted with a growing
+    /// delay. Returns whether it is deleted now.
     pub(super) fn delete_unstoppable(&mut self, key: &JobKey, view: &JobView) -> bool {
         let entry = self.world.jobs.get(key).and_then(|entry| entry.trouble.as_ref());
         let above = self.maker(key, view).cloned();

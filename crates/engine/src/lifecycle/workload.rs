@@ -20,7 +20,7 @@ use crate::input::Kind;
 use crate::world::{Decision, WorkloadEntry, controller, is_of_group};
 
 impl Engine {
-    /// When and for which generation a transition is made now.
+    /// The time and the generation of a transition now.
     pub(crate) fn at(&self, object: &slim::Workload) -> TransitionContext {
         TransitionContext {
             now: self.now,
@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// Gives a Workload to the core as far as it is written; what the core itself assumed stays. What slices of one job hold hangs together.
+    /// Passes a Workload to the core as it is written; what the core itself assumed stays. The usages of the slices of one job depend on each other.
     pub(crate) fn sync_core(&mut self, key: &WorkloadKey) {
         self.sync_alone(key);
         for other in self.replacing(key).into_iter().chain(self.replaced_by(key)) {
@@ -67,7 +67,7 @@ impl Engine {
         match &mut spec.state {
             WorkloadState::Reserved { evicted, admission, topology, .. } => {
                 if !self.topology.knows_nodes() {
-                    // No nodes are looked for before it is known which there are.
+                    // No nodes are looked for before all nodes are known.
                     *topology = TopologyState { pinned: topology.pinned, ..TopologyState::default() };
                 }
                 if !topology.unhealthy_nodes.is_empty() {
@@ -93,7 +93,7 @@ impl Engine {
         self.nodes_of_workload_changed(key);
     }
 
-    /// Whether the job of a Workload names another queue: it is admitted when it is there, not before.
+    /// Whether the job of a Workload names another queue: it is admitted there after its move, not before.
     pub(super) fn is_moving(&self, key: &WorkloadKey) -> bool {
         let Some(entry) = self.world.workloads.get(key) else { return false };
         let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
@@ -146,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// What other parts do for a Workload while another controller keeps it: the scheduler reports why it waits, and revokes late reservations;
+    /// The work of other parts on a Workload that another controller maintains: the scheduler reports why it waits, and revokes late reservations;
     /// nodes are requested; its job is reconciled.
     fn reconcile_for_others(&mut self, key: &WorkloadKey) {
         let entry = &self.world.workloads[key];
@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// Handles a Workload that goes, or whose owner went; says whether that is all there is to do.
+    /// Handles a Workload that is being deleted, or whose owner was deleted; returns whether nothing else is to be done.
     fn ends(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let object = &entry.object;
@@ -190,7 +190,7 @@ impl Engine {
             // Its job stops first; whatever it still holds stays accounted for until then.
             return self.world.job_of(entry).is_none();
         }
-        // A job that is still there finds its Workload back.
+        // An existing job adopts its Workload again.
         let lost = self.world.job_of(entry).is_none();
         if orphan && ours && lost && self.config.on(Gate::FinishOrphanedWorkloads) {
             if !is(entry.status(), Type::Finished) {
@@ -217,7 +217,7 @@ impl Engine {
         self.write_status(key, Purpose::Finish, next, counted);
     }
 
-    /// Whether nothing is left that could stop the workload's pods or would do so.
+    /// Whether nothing exists any more that would stop the workload's pods.
     pub(super) fn job_is_gone(&self, entry: &WorkloadEntry) -> bool {
         if self.world.job_of(entry).is_some() {
             return false;
@@ -265,7 +265,7 @@ impl Engine {
             conditions::find(&status.conditions, Type::Evicted.as_str())
                 .is_some_and(|c| c.status == "True" && c.reason.starts_with(prefix))
         };
-        // What ran too long says so until it is active again.
+        // A Workload that exceeded its maximum execution time keeps that reason until it is active again.
         let kept = target.as_ref().is_some_and(|c| c.reason == reason::MAXIMUM_EXECUTION_TIME_EXCEEDED);
         let requeued = conditions::find(&status.conditions, Type::Requeued.as_str());
         let held = requeued.is_some_and(|c| c.status == "False" && c.reason.starts_with(reason::DEACTIVATED));
@@ -284,7 +284,7 @@ impl Engine {
                     transition::forget(&mut next, Type::DeactivationTarget);
                 }
                 transition::requeue(&mut next, reason::REACTIVATED, "The workload was reactivated", at);
-                // What a check said since it was deactivated was about the run before.
+                // The states of its checks since the deactivation were about the run before.
                 transition::reset_checks(&mut next, self.now);
                 self.write_status(key, Purpose::Requeue, next, Vec::new());
                 return true;

@@ -1,4 +1,4 @@
-//! The writes on a Workload: its status, itself, its finalizer, its end.
+//! The writes on a Workload: its status, its spec and metadata, its finalizer, its deletion.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Takes our finalizer off a Workload, if it is on it and nothing else is under way.
+    /// Removes our finalizer from a Workload, if it has it and no other write is in progress.
     pub(crate) fn drop_finalizer(&mut self, key: &WorkloadKey) {
         self.drop_finalizer_as(key, self.end_of(key, Purpose::Finalizer));
     }
@@ -108,7 +108,7 @@ impl Engine {
         if holds { Purpose::ReleaseQuota } else { otherwise }
     }
 
-    /// The same, for that purpose.
+    /// The same, with that purpose.
     pub(super) fn drop_finalizer_as(&mut self, key: &WorkloadKey, purpose: Purpose) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         if entry.open.is_some() || entry.retry.waits(self.now) {
@@ -159,7 +159,7 @@ impl Engine {
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             Arc::make_mut(&mut entry.view).deleting = true;
         }
-        // What its pods make of it follows from it.
+        // The job's view is computed from its pods.
         if let Some(parent) = self.world.pod_jobs.get_mut(&key).and_then(|job| job.parent.as_mut()) {
             Arc::make_mut(parent).deleting = true;
         }

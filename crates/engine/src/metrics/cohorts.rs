@@ -1,4 +1,4 @@
-//! The gauges of Cohorts (docs/reference/05-metrics.md), and where a Cohort stands.
+//! The gauges of Cohorts (docs/reference/05-metrics.md), and the position of a Cohort in its tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 
 impl Engine {
-    /// The gauges of a Cohort, if there is one of that name. `admitted` is what the ClusterQueues below it have admitted, by their custom
-    /// labels: queues of equal labels are one series.
+    /// The gauges of a Cohort, if there is one of that name. `admitted` has what the ClusterQueues below it have admitted, by their custom labels:
+    /// queues with equal labels share a series.
     pub(super) fn cohort_gauges(
         &self,
         name: &Name,
@@ -79,7 +79,7 @@ impl Engine {
         above
     }
 
-    /// The object of a Cohort is gone. As long as queues or Cohorts name it, it is still a Cohort, but one without series.
+    /// The object of a Cohort was deleted. As long as queues or Cohorts name it, it is still a Cohort, but without series.
     pub(crate) fn note_deleted_cohort(&mut self, name: &Name) {
         let named = |cohort: &Name| {
             let is = |other: Option<&str>| other == Some(&**cohort);

@@ -15,33 +15,33 @@ use crate::world::WorkloadEntry;
 /// The values of the custom labels of a Workload.
 type Labels = Vec<Arc<str>>;
 
-/// What the Workloads of a ClusterQueue come to.
+/// Sums over the Workloads of a ClusterQueue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfQueue {
     pub finished: usize,
     /// By reason and underlying cause.
     pub unadmitted: BTreeMap<(String, String), usize>,
-    /// What those that wait ask for, by resource.
+    /// The requests of those that wait, by resource.
     pub asked: BTreeMap<Name, Amount>,
-    /// Where Workloads have custom labels: those in the heap, and those that are inactive.
+    /// If Workloads have custom labels: how many are in the heap, and how many are inactive.
     pub pending: BTreeMap<Labels, (usize, usize)>,
-    /// The same of those that are admitted.
+    /// The same for admitted Workloads.
     pub admitted: BTreeMap<Labels, usize>,
 }
 
-/// What the Workloads of a LocalQueue come to.
+/// Sums over the Workloads of a LocalQueue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfLocalQueue {
     pub finished: usize,
     /// By ClusterQueue, reason and underlying cause.
     pub unadmitted: BTreeMap<(Name, String, String), usize>,
-    /// Those in the heap.
+    /// The number in the heap.
     pub active: usize,
     /// Where Workloads have custom labels.
     pub admitted: BTreeMap<Labels, usize>,
 }
 
-/// What the Workloads come to that were looked at so far.
+/// Sums over the Workloads that were visited so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub queues: BTreeMap<Name, OfQueue>,

@@ -67,7 +67,7 @@ impl Metric {
     }
 }
 
-/// What is configured, and the values of the objects as they were seen last.
+/// The configured labels, and their latest values by object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Custom {
     entries: Vec<CustomLabel>,
@@ -109,7 +109,7 @@ impl Custom {
         if self.entries.is_empty() { Vec::new() } else { self.read(Workload, &object.metadata) }
     }
 
-    /// The values of a ClusterQueue, LocalQueue or Cohort; empty ones of an object that was not seen.
+    /// The values of a ClusterQueue, LocalQueue or Cohort; empty values for an object that was not seen.
     pub fn of(&self, object: &ObjectRef) -> Vec<Arc<str>> {
         let kind = match object.kind {
             Kind::ClusterQueue => ClusterQueue,
@@ -119,8 +119,8 @@ impl Custom {
         self.values.get(object).cloned().unwrap_or_else(|| self.read(kind, &ObjectMeta::default()))
     }
 
-    /// Appends the custom labels of a series: those of what it is about, or what `given` says where its labels do not name it; then
-    /// those of the Workload, which `given` says.
+    /// Appends the custom labels of a series: those of the object that its labels name, or from `given` if they name none; then those of the
+    /// Workload, from `given`.
     pub fn complete(&self, metric: &str, values: &mut Vec<Arc<str>>, given: &[Arc<str>]) {
         if self.entries.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Every metric that the engine knows: its name, its labels, and what it says.
+//! Every metric that the engine knows: its name, its labels, and its help text.
 
 /// How a metric counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +22,15 @@ pub enum MetricKind {
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What it says, for people: the doc comment of its constant, and the HELP text of a scrape.
+    /// Its meaning, for people: the doc comment of its constant, and the HELP text of a scrape.
     pub help: &'static str,
     /// How it counts.
     pub kind: MetricKind,
-    /// Its labels besides `replica_role`, in the order in which values come.
+    /// Its labels besides `replica_role`, in the order of the values.
     pub labels: &'static [&'static str],
 }
 
-/// A counter or histogram with `N` labels: one that gets another number of values does not compile.
+/// A counter or histogram with `N` labels: any other number of values does not compile.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved<const N: usize> {
     /// Its name.

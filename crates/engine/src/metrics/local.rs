@@ -7,7 +7,7 @@ use sluice_core::Name;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Whether this LocalQueue has metrics. Under a selector one that does not exist has none.
+    /// Whether this LocalQueue has metrics. Under a selector, a LocalQueue that does not exist has none.
     pub(crate) fn measures(&self, namespace: &Name, name: &str) -> bool {
         let section = &self.config.local_queue_metrics;
         let selected = || {
@@ -17,7 +17,7 @@ impl Engine {
         section.enable && (section.local_queue_selector.is_none() || selected())
     }
 
-    /// Whether the selector, if there is one, takes in this LocalQueue.
+    /// Whether the selector, if there is one, matches this LocalQueue.
     pub(crate) fn is_measured(&self, queue: &v1beta2::LocalQueue) -> bool {
         let selector = self.config.local_queue_metrics.local_queue_selector.as_ref();
         let labels = queue.metadata.labels.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The gauges of what waits in a ClusterQueue, and what the last cycle skipped (docs/reference/05-metrics.md).
+//! The gauges of Workloads that wait in a ClusterQueue, and of what the last cycle skipped (docs/reference/05-metrics.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::engine::Engine;
 use crate::outbox::observe;
 
 impl Engine {
-    /// Waiting workloads of a ClusterQueue, by their own labels where metrics have such: then `counted` has how many are in the heap, and
-    /// how many are inactive. In a queue that is not active none is active.
+    /// Waiting workloads of a ClusterQueue, by their custom labels if there are any: then `counted` has how many are in the heap, and how many are
+    /// inactive. In an inactive queue none is active.
     pub(super) fn pending_gauges(
         &self,
         name: &Name,

@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// The gauges of a LocalQueue that is measured. `counted` is what its Workloads came to.
+    /// The gauges of a LocalQueue with metrics. `counted` has the sums over its Workloads.
     pub(super) fn local_queue_gauges(
         &self,
         key: &(Name, Name),
@@ -100,7 +100,7 @@ impl Engine {
             out.add_with(LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS, &[name, namespace], number(n), &custom);
         }
         let Some(figures) = self.scheduler.local_queue_status(namespace, name) else { return };
-        // What waits in a queue that is not active is not looked at.
+        // Workloads that wait in an inactive queue are not considered.
         let looked_at = if figures.inactive.is_none() { counted.active.min(figures.pending) } else { 0 };
         let inadmissible = figures.pending - looked_at;
         out.add(LOCAL_QUEUE_PENDING_WORKLOADS, &[name, namespace, "active"], number(looked_at));
@@ -123,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// What Workloads come to whose queue name leads nowhere.
+    /// The gauges of Workloads whose queue does not exist.
     pub(super) fn gauges_of_no_queue(counted: OfQueue, out: &mut Page<'_>) {
         if counted.finished > 0 {
             out.add(FINISHED_WORKLOADS, &[""], number(counted.finished));

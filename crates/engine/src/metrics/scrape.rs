@@ -1,7 +1,7 @@
 //! The gauges, page by page: the largest world has some hundred thousand series, and the engine does not stop for all of them at once.
 //!
-//! Each object is looked at once during a scrape, as it is at that moment: every series is right at some moment of the scrape, and what is
-//! counted over the Workloads counts each of them once.
+//! Each object is read once during a scrape, in its state at that moment: every series is right at some moment of the scrape, and sums over the
+//! Workloads count each of them once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::world::after;
 
-/// So many numbers that are only added up are as much work as one series.
+/// How many numbers that are only added up cost as much as one series.
 pub(super) const LIGHT: usize = 32;
 
-/// Objects and series that are looked at for one page, but for those of the object that ends it: half a millisecond, where the largest object of
-/// the largest world ends it some two.
+/// Objects and series that are visited for one page, plus those of the object that ends it: half a millisecond; if the largest object of the largest
+/// world ends it, about two.
 pub const SCRAPE_PAGE: usize = 100;
 
-/// What was looked at last.
+/// The object that was visited last.
 #[derive(Clone, Debug)]
 enum ScrapePosition {
     Workload(Option<WorkloadKey>),
@@ -30,16 +30,16 @@ enum ScrapePosition {
     /// Flavors, for those with a topology.
     Flavor(Option<Name>),
     LocalQueue(Option<(Name, Name)>),
-    /// Cohorts that have an object, for their names and those of their parents.
+    /// Cohorts that have an object, for their names and their parents' names.
     Named(Option<Name>),
     Cohorts,
     End,
 }
 
-/// By Cohort: what the ClusterQueues below have admitted, by their custom labels. Nothing is known of those that are only named.
+/// By Cohort: what the ClusterQueues below have admitted, by their custom labels. Cohorts that are only named have no entry.
 type Cohorts = BTreeMap<Name, Option<BTreeMap<Vec<Arc<str>>, usize>>>;
 
-/// A scrape that is under way.
+/// A scrape in progress.
 #[derive(Clone, Debug)]
 pub struct Scrape {
     at: ScrapePosition,
@@ -69,7 +69,7 @@ impl Scrape {
         self.complete
     }
 
-    /// The most that was looked at for one page: objects and series.
+    /// The largest number of objects and series that one page visited.
     pub fn largest_page(&self) -> usize {
         self.largest
     }
@@ -107,14 +107,14 @@ impl Page<'_> {
         self.looks += 1;
     }
 
-    /// So much was looked at beside the series.
+    /// Adds this number of visits beside the series.
     pub fn looked_at(&mut self, much: usize) {
         self.looks += much;
     }
 }
 
 impl Engine {
-    /// Every gauge as it is now. What is not in it any more has no series any more.
+    /// The current value of every gauge. A series that it does not have is removed.
     pub fn metrics_snapshot(&self) -> Vec<GaugeValue> {
         let mut scrape = Scrape::default();
         while !self.scrape(&mut scrape, usize::MAX) {}

@@ -1,4 +1,4 @@
-//! What is measured of a Workload's life from the object as it is seen, whatever client wrote it.
+//! Metrics of a Workload's life, taken from the object as it is seen, whatever client wrote it.
 
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::slim;
@@ -11,7 +11,7 @@ use crate::metrics;
 use crate::outbox::observe;
 
 impl Engine {
-    /// What follows from a new version of a Workload: how long its eviction took, and how long it ran.
+    /// Metrics from a new version of a Workload: how long its eviction took, and how long it ran.
     pub(crate) fn measure_change(&mut self, key: &WorkloadKey, new: &slim::Workload) {
         if !self.decides() {
             return;

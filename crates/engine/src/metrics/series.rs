@@ -1,4 +1,4 @@
-//! The series of queues and Cohorts: which custom labels they have, and when they go.
+//! The series of queues and Cohorts: which custom labels they have, and when they are removed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::input::{Kind, ObjectRef};
 use SourceKind::{ClusterQueue, Cohort, LocalQueue};
 
 impl Engine {
-    /// Takes in the labels of a ClusterQueue, LocalQueue or Cohort. When they change, what was counted under the old ones goes.
+    /// Takes the labels of a ClusterQueue, LocalQueue or Cohort. When they change, the series with the old ones are removed.
     pub(crate) fn observe_custom_labels(&mut self, object: &ObjectRef, metadata: &ObjectMeta) {
         let kind = match object.kind {
             Kind::ClusterQueue => ClusterQueue,
@@ -25,7 +25,7 @@ impl Engine {
         let values = self.custom.read(kind, metadata);
         let before = self.custom.values.insert(object.clone(), values.clone());
         let changed = before.map_or_else(
-            // A Cohort that was only named has series; an engine that was built anew knows nothing yet of those there are.
+            // A Cohort that was only named has series; a new engine does not know yet which series exist.
             || self.synced && values.iter().any(|value| !value.is_empty()),
             |before| before != values,
         );
@@ -45,13 +45,13 @@ impl Engine {
                     .is_some_and(|queue| self.config.local_queue_metrics.enable && self.is_measured(queue))
             }
             Kind::ClusterQueue => self.world.cluster_queues.contains_key(&object.name),
-            // Those that are only named have series, too.
+            // Cohorts that are only named have series, too.
             _ => !self.deleted_cohorts.contains(&object.name) && self.scheduler.has_cohort(&object.name),
         };
         exists.then(|| self.custom.of(object))
     }
 
-    /// A ClusterQueue, LocalQueue or Cohort is gone: so are its series, at once. One that is made anew begins at 0.
+    /// A ClusterQueue, LocalQueue or Cohort was deleted: its series are removed at once. A new object of that name begins at 0.
     pub(crate) fn forget_series(&mut self, object: &ObjectRef) {
         let known = match object.kind {
             Kind::ClusterQueue => self.world.cluster_queues.contains_key(&object.name),
@@ -69,8 +69,8 @@ impl Engine {
         self.outbox.push(Effect::SeriesGone(object.clone()));
     }
 
-    /// Hands out all effects since the last call; observations get their custom labels. What is observed of a queue that is gone
-    /// meanwhile, or of a Cohort whose object is gone, is left out: it would be counted for the next one of that name.
+    /// Returns all effects since the last call; observations get their custom labels. Observations of a queue that was deleted meanwhile, or of a
+    /// Cohort whose object was deleted, are left out: they would count for the next object of that name.
     pub(crate) fn hand_out(&mut self) -> Vec<Effect> {
         let mut effects = self.outbox.take();
         self.note_uids(&effects);

@@ -7,7 +7,7 @@ use super::scrape::{LIGHT, Page};
 use super::{TOPOLOGY_LARGEST_FIT, TOPOLOGY_LARGEST_FIT_OF_SHAPE};
 use crate::engine::Engine;
 
-/// Of so many shapes of pods that wait it is said how many fit.
+/// For how many shapes of waiting pods it is reported how many fit.
 const MOST_SHAPES: usize = 8;
 
 /// `cpu=4,memory=16Gi`.
@@ -17,7 +17,7 @@ fn shape_text(shape: &[(Name, i64)]) -> String {
 }
 
 impl Engine {
-    /// How many pods of each size fit into one domain of each level of a flavor's topology now. Looks at each host of it.
+    /// How many pods of each size fit into one domain of each level of a flavor's topology now. Visits each of its hosts.
     pub fn largest_fits(&self, flavor: &Name) -> Vec<LargestFit> {
         self.scheduler.largest_fits(flavor).0
     }

@@ -1,4 +1,4 @@
-//! What is kept of a job: what something is decided by. Its user may write any number of labels and templates of any size.
+//! What is kept of a job: only what decisions need, because its user may write any number of labels and templates of any size.
 
 use sluice_api::job::{JobKind, JobView, PodScheduling};
 use sluice_api::labels;
@@ -6,7 +6,7 @@ use sluice_api::labels;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Drops the labels that nothing is decided by, of which an object may have any number; and the pod templates of a job that gets no Workload:
+    /// Drops the labels that no decision needs, of which an object may have any number; and the pod templates of a job that gets no Workload:
     /// templates are most of it. When it gets a queue name, it is seen anew.
     pub(crate) fn slim_job(&self, view: &mut JobView) {
         let copied = &self.config.label_keys_to_copy;

@@ -22,7 +22,7 @@ pub(super) fn together(until: Timestamp) -> Timestamp {
 }
 
 impl Engine {
-    /// A write on a pod was answered. Of one on a pod that is gone there is only to tell that it succeeded.
+    /// A write on a pod was answered. If the pod is gone, only the success is reported.
     pub(crate) fn pod_answered(
         &mut self,
         id: EffectId,
@@ -54,7 +54,7 @@ impl Engine {
         self.dirty.jobs.insert(key);
     }
 
-    /// The start of one pod of a job is open no longer: it was answered, or the pod is gone. Gives the UID of the job if it was the last one:
+    /// The start of one pod of a job is no longer open: it was answered, or the pod is gone. Returns the UID of the job if it was the last one:
     /// decisions about its Workload waited for that.
     pub(super) fn starts_no_longer(&mut self, key: &JobKey) -> Option<Name> {
         let job = self.world.pod_jobs.get_mut(key)?;
@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// How writes on a pod fare, if one failed.
+    /// The retry state of writes on a pod, if one failed.
     pub(crate) fn retry_of_pod(&mut self, open: &Open) -> Option<&mut Retry> {
         let key = self.world.job_key(&open.object)?;
         let fare = self.world.pod_jobs.get_mut(&key)?.fares.get_mut(&open.object.name)?;

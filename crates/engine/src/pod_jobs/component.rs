@@ -7,7 +7,8 @@ use sluice_api::job::{JobKind, group_uid};
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::{labels, slim};
 
-/// The UID of the job that a Workload of the object with this UID belongs to: that of a group, if it is for one. Its owner may have been lost.
+/// The UID of the job that a Workload of the object with this UID belongs to: that of a group, if the Workload is for one. Its owner reference may
+/// have been lost.
 pub(crate) fn of_group<'a>(
     object: &slim::Workload,
     owner: Option<&OwnerReference>,

@@ -1,5 +1,5 @@
-//! Which pods of a job a start is for. Its Workload is for pods of a certain size, whatever role pods claim to have, and for so many of them: those of
-//! an object that gathers its pods (docs/reference/07-integrations.md 7.4), and those of a group without the ones that gave their quota back.
+//! Which pods of a job a start is for. The Workload is for a number of pods of a certain size, whatever role pods claim to have: of an object that
+//! gathers its pods (docs/reference/07-integrations.md 7.4), and of a group, without the pods that gave their quota back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::ingest::requests::{amount_in, per_pod};
 use crate::lifecycle::exceeding::charged;
 use crate::world::{JobKey, WorkloadEntry};
 
-/// What one pod of a role has quota for.
+/// The quota of one pod of a role.
 struct PerPod {
     /// The hash of what it asks for, if it asks for just that.
     requests_hash: u64,
@@ -36,7 +36,7 @@ impl Engine {
         self.gathered_to_start(key, workload)
     }
 
-    /// What was too large for another version of its Workload is looked at again.
+    /// Pods that were too large for another version of the Workload are checked again.
     fn measure_again(&mut self, key: &JobKey, workload: &WorkloadKey) {
         let entry = self.world.workloads.get(workload);
         let version = entry.and_then(|entry| entry.object.metadata.resource_version.clone());
@@ -86,7 +86,7 @@ impl Engine {
         self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", &note);
     }
 
-    /// What one pod of each pod set of a Workload has quota for: what its template asks for, or did when it was admitted.
+    /// The quota of one pod of each pod set of a Workload: the requests of its template, or those when it was admitted.
     fn granted<'a>(&self, entry: &'a WorkloadEntry) -> BTreeMap<&'a str, PerPod> {
         let namespace = entry.object.metadata.namespace.as_deref().unwrap_or_default();
         let around = self.world.around(namespace, &self.config);
@@ -135,7 +135,7 @@ impl Engine {
         too_large.map(|member| Arc::clone(&member.name)).collect()
     }
 
-    /// Stops pods that run beyond those that the Workload of their object is for; says whether there are any.
+    /// Stops pods that run beyond those that their object's Workload is for; returns whether there are any.
     pub(super) fn tend_gathered(&mut self, key: &JobKey, workload: &WorkloadKey) -> bool {
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
         let Some(entry) = self.world.workloads.get(workload) else { return false };
@@ -149,7 +149,7 @@ impl Engine {
     }
 }
 
-/// The amounts of one pod in what a pod set was admitted with.
+/// The amounts of one pod in a pod set's admission.
 fn used_by_one(assigned: &PodSetAssignment, set: &slim::PodSet) -> Vec<(Name, Amount)> {
     let pods = i64::from(assigned.count.unwrap_or(set.count)).max(1);
     let usage = &assigned.resource_usage;

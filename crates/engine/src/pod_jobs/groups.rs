@@ -52,13 +52,13 @@ impl World {
         near.map(|(_, view)| view).filter(is_below)
     }
 
-    /// Keeps pods in sight that say to be of an object, or of a group of its pods, that is not there: without one, no Workload lets them run.
+    /// Keeps pods that claim to belong to an object, or to a group of its pods, that does not exist: without it, no Workload lets them run.
     pub fn note_left_over(&mut self, key: &JobKey) {
         if !key.kind.gathers_pods() {
             return;
         }
         let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.parent.is_none()) else { return };
-        // What one of them says stands for what their object would.
+        // One of the pods stands for their object.
         let Some(said) = PlainPods.view(Whole::Pod, &job.pods) else { return };
         let (namespace, name) = (Arc::clone(&key.namespace), Arc::clone(&key.name));
         // No object has such a UID.
@@ -90,7 +90,7 @@ impl Engine {
         if before.is_some_and(|before| says_the_same(&before, &view)) {
             return;
         }
-        // It may have more groups than what wraps it declares.
+        // It may have more groups than the object that wraps it declares.
         self.dirty.jobs.extend(self.above(&view));
         let wanted = view.groups.unwrap_or(0);
         for group in 0..wanted {
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Takes in that such an object is gone.
+    /// Records that such an object was deleted.
     pub(crate) fn forget_set(&mut self, object: &ObjectRef, uid: Option<&str>) {
         let Some(key) = job_key(object) else { return };
         if self.world.sets.get(&key).is_some_and(|set| uid.is_none_or(|uid| *set.job.uid == *uid)) {
@@ -162,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// Whether pods that an object left behind may still use the quota of its Workload, which goes once they do not any more.
+    /// Whether pods that an object left behind may still use the quota of its Workload, which is deleted once they do not.
     pub(crate) fn leftovers_are_active(&mut self, workload: &WorkloadKey) -> bool {
         let object = &self.world.workloads[workload].object;
         let Some(owner) = controller(object) else { return false };
@@ -186,14 +186,14 @@ impl Engine {
         self.dirty.workloads.extend(job.map(|job| std::mem::take(&mut job.leaving)).into_iter().flatten());
     }
 
-    /// Sees to the pods and the Workload of an object, or of a group of its pods, that is not there any more, or never was; says whether it is one.
-    /// Its controller takes the pods down; the quota is kept until they are gone.
+    /// Handles the pods and the Workload of an object, or of a group of its pods, that does not exist any more, or never did; returns whether it is
+    /// one. Its controller deletes the pods; the quota is kept until they are gone.
     pub(crate) fn tend_left_over(&mut self, key: &JobKey, view: &Arc<JobView>) -> bool {
         if !self.world.pod_jobs.get(key).is_some_and(|job| job.left_over) {
             return false;
         }
         self.look_at_leaving(key);
-        // One that could not be handled is only out of sight.
+        // An object that could not be handled only seems to be missing.
         if self.aside.contains_key(&key.object()) {
             return true;
         }

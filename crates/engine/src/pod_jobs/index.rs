@@ -24,15 +24,15 @@ const OWNERS_PERIOD: SignedDuration = SignedDuration::from_secs(1);
 /// A pod alone, a group, or the pods of an object that gathers them.
 #[derive(Clone, Debug)]
 pub(crate) struct PodJob {
-    /// What its kind makes of its pods.
+    /// How its kind composes a job from its pods.
     pub shape: &'static dyn Composite,
     /// The object whose pods these are, as it was seen last, if it was. Its Workload is made of it.
     pub parent: Option<Arc<JobView>>,
-    /// Whether that object is not there, or does not have this group of pods, any more, or never was or had.
+    /// Whether that object, or this group of its pods, does not exist any more, or never did.
     pub left_over: bool,
     /// Workloads that are being deleted, of the object that left these pods behind: they hold their quota.
     pub leaving: BTreeSet<WorkloadKey>,
-    /// The name of the group, if it is one.
+    /// The name of the group, if it is a group.
     pub group: Option<Name>,
     /// Its pods.
     pub pods: Group,
@@ -40,7 +40,7 @@ pub(crate) struct PodJob {
     pub open: BTreeMap<Name, EffectId>,
     /// How many of them let a pod run.
     pub starting: usize,
-    /// How writes fare on pods on which one failed.
+    /// The retry state of pods on which a write failed.
     pub fares: BTreeMap<Name, Fare>,
     /// Pods that may not own the group's Workload yet.
     pub unowned: BTreeSet<Name>,
@@ -48,7 +48,7 @@ pub(crate) struct PodJob {
     pub owned_at: Option<Timestamp>,
     /// The version of the Workload whose owners were looked at last.
     pub owners_of: Option<String>,
-    /// The version of its object's Workload that pods were too large for which were set back.
+    /// The version of its object's Workload for which pods were set back as too large.
     pub measured_against: Option<String>,
     /// Whether its Workload exists, so that templates are dropped.
     pub slim: bool,
@@ -58,7 +58,7 @@ pub(crate) struct PodJob {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fare {
     pub retry: Retry,
-    /// It may have been let run: the answer was lost. It is read before anything depends on that.
+    /// It may be running: the answer to its start was lost. It is read before anything depends on that.
     pub uncertain: bool,
 }
 
@@ -82,7 +82,7 @@ impl PodJob {
         }
     }
 
-    /// Whether its pods have roles: all are those of the pod sets of one Workload.
+    /// Whether its pods have roles: together they are the pod sets of one Workload.
     pub fn has_roles(&self) -> bool {
         self.group.is_some() || self.parent.is_some()
     }
@@ -92,8 +92,8 @@ impl PodJob {
         self.fares.get(pod)?.retry.until.filter(|until| *until > now)
     }
 
-    /// When pods that came may be made owners of the group's Workload, if not now. That write has all owners in it: in a large group there is one a
-    /// second at most.
+    /// When new pods may be made owners of the group's Workload, if not now. That write contains all owners: in a large group there is at most one a
+    /// second.
     pub fn owners_wait(&self, now: Timestamp) -> Option<Timestamp> {
         let last = self.owned_at.filter(|_| self.pods.len() > MANY)?;
         last.checked_add(OWNERS_PERIOD).ok().filter(|until| *until > now)
@@ -122,14 +122,14 @@ pub(crate) fn job_of(kinds: &BTreeSet<JobKind>, member: &Member) -> JobKey {
     JobKey { kind, namespace: Arc::clone(&member.namespace), name, group: None }
 }
 
-/// The key of a pod that is written to as a job, or a part of one.
+/// The key of a pod that is written to as a job, or as a part of one.
 pub(crate) fn pod_key(object: &ObjectRef) -> Option<PodKey> {
     let Kind::Job(kind) = object.kind else { return None };
     kind.integration().of_pods.then(|| (Arc::clone(&object.namespace), Arc::clone(&object.name)))
 }
 
 impl World {
-    /// The job that a reference names, or, if it names a pod, the one that this is in.
+    /// The job that a reference names, or the job of the pod that it names.
     pub fn job_key(&self, object: &ObjectRef) -> Option<JobKey> {
         match pod_key(object) {
             Some(pod) => self.pod_homes.get(&pod).cloned(),
@@ -143,7 +143,7 @@ impl World {
         Some((job, job.pods.get(&object.name)?))
     }
 
-    /// Whether a pod is one of a group, or of those that are admitted together in the place of an object.
+    /// Whether a pod belongs to a group, or to pods that are admitted together in the place of an object.
     pub fn is_of_group(&self, pod: &PodKey) -> bool {
         self.pod_homes.get(pod).and_then(|home| self.pod_jobs.get(home)).is_some_and(PodJob::has_roles)
     }
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// Takes a pod out, and its job with the last one. Gives the job, and the writes on the pod whose answers do not matter any more.
+    /// Removes a pod, and its job with the last one. Returns the job, and the open write on the pod, whose answer does not matter any more.
     pub fn take_member(&mut self, pod: &PodKey) -> Option<(JobKey, Option<EffectId>)> {
         let key = self.pod_homes.remove(pod)?;
         let job = self.pod_jobs.get_mut(&key)?;
@@ -198,7 +198,7 @@ impl World {
         job.parent = Some(parent);
     }
 
-    /// What pods ask for is worked out in another way than before.
+    /// The requests of pods are computed in another way than before.
     pub fn measure_pods_anew(&mut self) {
         self.asks_are_stale = true;
         for job in self.pod_jobs.values_mut() {
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Takes such an object out. Pods that it leaves behind wait for another of its name.
+    /// Removes such an object. Pods that it leaves behind wait for another object of its name.
     pub fn take_parent(&mut self, key: &JobKey) {
         let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.parent.is_some()) else { return };
         job.parent = None;
@@ -221,7 +221,7 @@ impl World {
         Some(job.clone())
     }
 
-    /// The Workload of a job is gone: none of its pods owns another one yet.
+    /// The Workload of a job was deleted: none of its pods owns another one yet.
     pub fn own_nothing(&mut self, key: &JobKey) {
         if let Some(job) = self.pod_jobs.get_mut(key).filter(|job| job.group.is_some()) {
             job.unowned = job.pods.members().map(|member| Arc::clone(&member.name)).collect();
@@ -230,7 +230,7 @@ impl World {
 
     /// Drops the templates of a job whose Workload exists.
     pub fn drop_pod_templates(&mut self, key: &JobKey) {
-        // Groups share those of their object.
+        // Groups share their object's templates.
         let Some(job) = self.pod_jobs.get_mut(key).filter(|_| key.group.is_none()) else { return };
         if !job.slim {
             job.slim = true;

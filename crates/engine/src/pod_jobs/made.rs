@@ -1,8 +1,8 @@
-//! Pods that the controller of a job made, and that wait all the same.
+//! Pods that a job's controller made, and that wait nevertheless.
 //!
-//! The webhook queues no pod of a job that has quota. What it knows of jobs and Workloads comes by watches, and each replica has its own: one that has
-//! not seen a job yet, or its admission, takes the job's pods for pods like any other. They would wait for quota of their own, or use it beside that of
-//! the job. Here all of that is known: such a pod loses what it was given to wait, and is none of ours any more.
+//! The webhook queues no pod of a job that has quota. It knows jobs and Workloads from watches, and each replica has its own: a replica that has not
+//! seen a job yet, or its admission, takes the job's pods for pods without a job. They would wait for quota of their own, or use it beside the job's.
+//! The engine knows better: it removes the gate from such a pod, and no longer manages it.
 
 use std::sync::Arc;
 
@@ -26,23 +26,23 @@ use crate::world::JobKey;
 /// The longest time until a pod is looked at again, in seconds.
 const LONGEST: i64 = 64;
 
-/// So much later may the clock of one API server be than that of another, in seconds.
+/// How much the clocks of two API servers may differ, in seconds.
 const CLOCKS_DIFFER_SECONDS: i64 = 2;
 
 /// What is known of the job that made a pod.
 enum Made {
-    /// None that makes such pods did.
+    /// No job that makes such pods.
     Nothing,
     /// The job that it names was not seen.
     Unknown,
     /// It has no quota.
     Waiting,
-    /// It runs. Its template may have the gate for a topology.
+    /// It runs. Its template may have the topology gate.
     Running { placed: bool },
 }
 
 impl Engine {
-    /// Lets go of a pod that waits though a job with quota made it; says whether nothing else is to be decided about it now.
+    /// Ungates a pod that waits although a job with quota made it; returns whether nothing else is to be decided about it now.
     pub(crate) fn release_made_pod(&mut self, key: &JobKey, view: &Arc<JobView>) -> bool {
         let Some(job) = self.world.pod_jobs.get(key).filter(|job| !job.has_roles()) else { return false };
         let waits = |member: &&Member| member.gated && member.deleted_by.is_none();
@@ -71,7 +71,7 @@ impl Engine {
     fn made_by(&self, member: &Member, controller: &ControllerRef) -> Made {
         let external = &self.config.external;
         let kind = JobKind::from_owner_or(external, &controller.api_version, &controller.kind);
-        // What suspends its pods, or has them in groups, marks them.
+        // Kinds that suspend their pods, or have them in groups, mark them.
         let makes = |kind: &JobKind| {
             let integration = kind.integration();
             let known = self.config.knows(*kind) || external.contains(kind);
@@ -143,10 +143,10 @@ impl Engine {
 fn may_have_made(view: &JobView, member: &Member) -> bool {
     let Ok(pod_set) = &member.pod_set else { return false };
     let (kind, marks) = (view.job.kind, PodMarks::of(view));
-    // Of an object that another one wraps each pod is one of several.
+    // Each pod of a wrapped object is one of several.
     let wrapped = kind.integration().wraps_objects && !view.wraps_object(PODS, &member.name);
     let pod = MadePod { name: &member.name, labels: &pod_set.scheduling.labels };
-    // A pod that is older was adopted: that a Job of any size takes it for its own gives it no quota. Clocks of API servers may differ a little.
+    // An older pod was adopted: adoption by a Job of any size gives it no quota. Clocks of API servers may differ a little.
     let adopted = later(member.created, CLOCKS_DIFFER_SECONDS) < view.created;
     !wrapped
         && !adopted

@@ -1,4 +1,4 @@
-//! How the pods of jobs that are made of them come and go.
+//! Follows the events of pods that make up jobs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::version::{Seen, compare};
 use crate::world::job_key;
 
 impl Engine {
-    /// Takes in a pod that is queued, or in a group that is.
+    /// Takes a pod that is queued, or in a queued group.
     pub(crate) fn observe_member(&mut self, mut member: Member) {
         if !self.config.on(Gate::WorkloadIdentifierAnnotations) {
             member.read_labels_alone();
@@ -25,7 +25,7 @@ impl Engine {
             return self.drop_member(&pod);
         }
         let key = job_of(&self.config.frameworks, &member);
-        // What made the engine panic was the group.
+        // The group made the engine panic.
         if (member.group.is_some() || key.kind.gathers_pods()) && self.aside.contains_key(&key.object()) {
             return self.drop_member(&pod);
         }
@@ -34,7 +34,7 @@ impl Engine {
             && let Some(known) = job.pods.get(&member.name)
         {
             let same = known.uid == member.uid;
-            // What was read for its template has that alone to say.
+            // A pod that was read for its template has nothing else that is new.
             let has_more = member.has_template() && !known.has_template() && !job.slim;
             match compare(Some(&known.resource_version), Some(&member.resource_version)) {
                 Seen::Older => return,
@@ -58,7 +58,7 @@ impl Engine {
         self.dirty.jobs.insert(key);
     }
 
-    /// A pod is gone, or is none of ours any more.
+    /// A pod was deleted, or is no longer managed.
     pub(crate) fn drop_member(&mut self, pod: &PodKey) {
         let Some((key, open)) = self.world.take_member(pod) else { return };
         let starts = open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::StartJob);

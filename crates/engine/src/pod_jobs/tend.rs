@@ -1,4 +1,4 @@
-//! Pods that are too many, were replaced, or are over.
+//! Surplus pods, replaced pods, and pods that ended.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +22,10 @@ pub(super) fn role_counts(entry: &WorkloadEntry) -> Vec<RoleCount> {
 }
 
 impl Engine {
-    /// Sees to the pods that a job has too many of, does not need any more, or has lost; says whether there are any.
+    /// Handles surplus, unneeded and lost pods of a job; returns whether there are any.
     pub(crate) fn tend_pods(&mut self, key: &JobKey, view: &JobView) -> bool {
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
-        // What we did to pods was not seen yet: it may not be enough, or too much.
+        // Our own writes on pods were not seen yet: acting again may be too much.
         if !job.pods.is_settled() {
             return false;
         }
@@ -57,7 +57,7 @@ impl Engine {
         if !against.matches {
             return false;
         }
-        // The last owner of a Workload takes it with it: those that come own it before others go.
+        // The Workload is deleted with its last owner: new pods become owners before old ones are removed.
         let replaced = if job.unowned.is_empty() { against.replaced } else { Vec::new() };
         let strangers: BTreeSet<_> = against.strangers.into_iter().collect();
         if !strangers.is_empty() {

@@ -14,7 +14,7 @@ use crate::input::{Kind, ObjectRef};
 use crate::outbox::About;
 use crate::world::{JobKey, WorkloadEntry};
 
-/// The pod set that a role has in a Workload. Its template is there already.
+/// The pod set of a role in a Workload, which has its template already.
 fn known_pod_set(group: &Group, set: &slim::PodSet) -> JobPodSet {
     JobPodSet {
         name: set.name.clone(),
@@ -35,7 +35,7 @@ fn known_pod_set(group: &Group, set: &slim::PodSet) -> JobPodSet {
     }
 }
 
-/// The pod sets that a group's Workload is to have.
+/// The pod sets of a group's Workload.
 fn composed_pod_sets(group: &Group, composition: &Composition) -> Vec<JobPodSet> {
     let pod_set = |role: &str, count| {
         let pod_set = group.pod_set(role)?.clone();
@@ -45,7 +45,7 @@ fn composed_pod_sets(group: &Group, composition: &Composition) -> Vec<JobPodSet>
 }
 
 impl Engine {
-    /// The Workload of a group, if it is there and may be one.
+    /// The Workload of a group, if it exists and may belong to it.
     pub(super) fn workload_of_group(
         &self,
         key: &JobKey,
@@ -69,7 +69,7 @@ impl Engine {
             (None, Some(group)) => self.group_view(key, job, group)?,
         };
         view.active = job.pods.active_until(self.now, fast).is_some();
-        // What is said of the end counts once no pod runs, or may begin to.
+        // The end counts once no pod runs, or may begin to.
         if job.has_roles() && (view.active || !view.suspended) {
             view.finished = None;
         }
@@ -114,7 +114,7 @@ impl Engine {
     pub(crate) fn refresh_pod_job(&mut self, key: &JobKey) {
         let Some(view) = self.pod_job_view(key) else { return };
         if view.active && view.suspended {
-            // It may be over once the grace of pods that terminate is.
+            // It may be over once the grace period of terminating pods is.
             self.is_active(key);
         }
         let known = self.world.jobs.get(key);
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// The object on which things about a job are told, and its UID: its own, or that of the pod that speaks for it.
+    /// The object that receives the events of a job, and its UID: the job's own object, or the pod that represents it.
     pub(crate) fn speaker(&self, key: &JobKey, view: &JobView) -> (ObjectRef, Arc<str>) {
         let without_object = self.world.pod_jobs.get(key).filter(|job| job.parent.is_none());
         match without_object.and_then(|job| job.pods.representative()) {
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// What an event of a job is about.
+    /// The object of an event about a job.
     pub(crate) fn about_job(&self, key: &JobKey, view: &JobView) -> About {
         let (object, uid) = self.speaker(key, view);
         About::new(&object, &uid, key.kind.integration().reporter)
@@ -148,7 +148,7 @@ pub(super) fn pod_ref(key: &JobKey, name: &Arc<str>) -> ObjectRef {
     ObjectRef::namespaced(Kind::Job(PODS), Arc::clone(&key.namespace), Arc::clone(name))
 }
 
-/// What an event of a pod is about.
+/// The object of an event about a pod.
 pub(super) fn about_pod(key: &JobKey, pod: &Member) -> About {
     About::new(&pod_ref(key, &pod.name), &pod.uid, key.kind.integration().reporter)
 }

@@ -21,7 +21,7 @@ use crate::outbox::{About, normal};
 use crate::world::{JobKey, workload_ref};
 
 impl Engine {
-    /// The group that a job is, if it is one.
+    /// The group of a job, if the job is a group.
     pub(crate) fn group_of(&self, key: &JobKey) -> Option<Name> {
         self.world.pod_jobs.get(key)?.group.clone()
     }
@@ -35,7 +35,7 @@ impl Engine {
         }
         let metadata = &entry.object.metadata;
         let annotations = metadata.annotations.clone().unwrap_or_default();
-        // That of an object whose pods make one job has a name that can be worked out.
+        // If an object's pods make up one job, the Workload has a computed name.
         let of_object = entry.controller_uid().is_some();
         if of_object || !is_group_workload(&annotations, &self.config.gates) {
             self.report_conflict(key, view, group);
@@ -49,7 +49,7 @@ impl Engine {
             if own || owners.is_empty() {
                 return OwnWorkload::One(workload);
             }
-            // It is that of a former group, whose pods are gone.
+            // It belongs to a former group, whose pods are gone.
             self.drop_finalizer(&workload);
             return OwnWorkload::Wait;
         }
@@ -72,7 +72,7 @@ impl Engine {
         OwnWorkload::One(workload)
     }
 
-    /// A Workload that is none of a group has the group's name: the group is not admitted.
+    /// A Workload that does not belong to a group has the group's name: the group is not admitted.
     fn report_conflict(&mut self, key: &JobKey, view: &JobView, group: &str) {
         let why = "WorkloadNameConflict";
         let Some(entry) = self.world.jobs.get_mut(key) else { return };
@@ -108,7 +108,7 @@ impl Engine {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let known: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
         let pods = &job.pods;
-        // What our finalizer does not keep is on its way out.
+        // A pod without our finalizer is about to be gone.
         let missing = |name: &Name| pods.get(name).filter(|pod| pod.held && !known.contains(&*pod.uid));
         job.unowned.retain(|name| missing(name).is_some());
         job.owners_of.clone_from(&metadata.resource_version);
@@ -145,7 +145,7 @@ impl Engine {
         true
     }
 
-    /// Says that so many pods of a group are not owners of its Workload.
+    /// Reports how many pods of a group are not owners of its Workload.
     fn report_left_out(&mut self, key: &JobKey, pods: usize) {
         let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
         let note = format!(
@@ -167,7 +167,7 @@ impl Engine {
         let status = entry.status();
         let mut absent = job.pods.against(&role_counts(entry)).absent;
         if job.pods.is_fast() {
-            // Those that were not made yet are none that are missing.
+            // Pods that were not created yet do not count as missing.
             absent = absent.min(i32::try_from(job.pods.lost()).unwrap_or(i32::MAX));
         }
         let says = |type_: Type| {

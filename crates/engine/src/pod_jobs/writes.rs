@@ -1,4 +1,4 @@
-//! What is written to pods: one write for each, all of them at once.
+//! The writes on pods: one for each pod, all at once.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::metrics::RemovedGate;
 use crate::outbox::normal;
 use crate::world::JobKey;
 
-/// A write on a pod, and what is told once it succeeded.
+/// A write on a pod, and the effects that report it once it succeeded.
 pub(super) type Planned = (Name, Vec<PodStep>, Vec<Effect>);
 
 /// The deletion of a pod.
@@ -41,7 +41,7 @@ impl Engine {
         self.write_pods_off(None, key, purpose, planned);
     }
 
-    /// The same of writes that take a gate off each.
+    /// The same for writes that remove a gate each.
     fn write_pods_off(
         &mut self,
         gate: Option<&RemovedGate>,
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Those pods that may be written to now. When the others may, the job is looked at again.
+    /// The pods that may be written to now. When the others may, the job is looked at again.
     pub(super) fn writable(&mut self, key: &JobKey, pods: Vec<Name>) -> Vec<Name> {
         let Some(job) = self.world.pod_jobs.get(key) else { return Vec::new() };
         let wait = |pod: &Name| job.waits(pod, self.now);
@@ -84,7 +84,7 @@ impl Engine {
         infos: &[PodSetInfo],
         note: &str,
     ) {
-        // Until it is seen what we did to pods, some of those that wait may be on their way out.
+        // Until our own writes on pods are seen, some of the waiting pods may be about to be deleted.
         if !self.world.pod_jobs.get(key).is_some_and(|job| job.pods.is_settled()) {
             return;
         }
@@ -149,7 +149,7 @@ impl Engine {
         self.end_pods(key, reason, why, |_| true)
     }
 
-    /// The same, of those of its pods that are meant.
+    /// The same for some of its pods.
     pub(super) fn end_pods(
         &mut self,
         key: &JobKey,
@@ -192,7 +192,7 @@ impl Engine {
         self.write_pods(key, Purpose::DeleteJob, planned);
     }
 
-    /// Takes our finalizer off the pods of a job that is over; says whether any had it.
+    /// Removes our finalizer from the pods of a job that is over; returns whether any had it.
     pub(crate) fn release_pods(&mut self, key: &JobKey) -> bool {
         let Some(job) = self.world.pod_jobs.get(key) else { return false };
         let held: Vec<_> = job.pods.held().map(|member| Arc::clone(&member.name)).collect();
@@ -214,7 +214,7 @@ impl Engine {
         self.write_pods(key, Purpose::ReleasePod, planned);
     }
 
-    /// Reads the pods of which it is not known whether they were let run; says whether it does.
+    /// Reads the pods of which it is not known whether they were started; returns whether there are any.
     pub(crate) fn read_uncertain_pods(&mut self, key: &JobKey) -> bool {
         let Some(job) = self.world.pod_jobs.get(key).filter(|job| job.is_uncertain()) else { return false };
         let uncertain = job.fares.iter().filter(|(_, fare)| fare.uncertain).map(|(name, _)| Arc::clone(name));

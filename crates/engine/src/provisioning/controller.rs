@@ -24,17 +24,17 @@ use crate::input::{Kind, ObjectRef, WriteError};
 use crate::outbox::{About, Open, normal};
 use crate::world::workload_ref;
 
-/// An attempt that is to be made.
+/// An attempt to be made.
 struct Attempt {
     plan: Plan,
     name: String,
 }
 
-/// What follows for one check.
+/// The outcome for one check.
 struct CheckOutcome {
-    /// What the check is to say.
+    /// The new state of the check.
     verdict: Option<Verdict>,
-    /// What is to be asked for.
+    /// The request to make.
     attempt: Option<Attempt>,
     /// The requests that stay.
     keep: Vec<(Name, Name)>,
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Takes away what was asked for: the Workload is to go to another queue, or needs something else.
+    /// Deletes the requests: the Workload moves to another queue, or needs something else.
     pub(crate) fn withdraw_requests(&mut self, key: &WorkloadKey) {
         if self.config.provisioning {
             let uid = self.world.workloads[key].uid();
@@ -147,9 +147,8 @@ impl Engine {
         }
     }
 
-    /// A check whose configuration does not exist: what it asked for and did not get is not wanted any more
-    /// (docs/reference/11-observed.md 11.1.16); what was
-    /// decided stays decided, and what pods run on stays.
+    /// A check whose configuration does not exist: requests that it did not get are not wanted any more (docs/reference/11-observed.md 11.1.16);
+    /// decisions stay, and so does what pods run on.
     fn without_config(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> CheckOutcome {
         let pending = check.state == CheckState::Pending;
         let verdict = pending.then(|| Verdict::plain(CheckState::Pending, "the check is not active"));
@@ -163,7 +162,7 @@ impl Engine {
         CheckOutcome { verdict, attempt: None, keep }
     }
 
-    /// The latest attempt that asks for what is wanted. One that nodes came for stays whatever is wanted now.
+    /// The latest attempt that requests what is wanted. One that has its nodes stays whatever is wanted now.
     fn current(
         &self,
         key: &WorkloadKey,
@@ -181,7 +180,7 @@ impl Engine {
         owned.max_by_key(|(number, ..)| *number)
     }
 
-    /// Makes a check say something; returns what is to be reported about it.
+    /// Sets the state of a check; returns the effects that report it.
     fn say(&self, key: &WorkloadKey, check: &mut AdmissionCheckState, verdict: Verdict) -> Option<Effect> {
         let message = conditions::truncate(&verdict.message, MAX_MESSAGE_BYTES);
         let before = check.state;
@@ -233,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// Sends a write on an object that was made for a Workload, unless one is open or must wait.
+    /// Sends a write on an object that was created for a Workload, unless one is open or must wait.
     fn write_for(
         &mut self,
         key: &WorkloadKey,
@@ -260,7 +259,7 @@ impl Engine {
             Arc::clone(&key.namespace),
             attempt.name.as_str(),
         );
-        // One of that name that goes must be gone first.
+        // An object of that name that is being deleted must be gone first.
         let taken = (Arc::clone(&object.namespace), Arc::clone(&object.name));
         if self.world.provisioning_requests.contains_key(&taken) {
             return;
@@ -270,7 +269,7 @@ impl Engine {
             let source = self.template_source(key, &attempt.name, &group.pod_sets[0]);
             let template =
                 ObjectRef::namespaced(Kind::PodTemplate, Arc::clone(&key.namespace), source.name.as_str());
-            // One that is left from an attempt whose request was never made may be for other flavors.
+            // A template left from an attempt whose request was never made may be for other flavors.
             let added = source.added().into_boxed_str();
             let before = self.made.added.insert(template.clone(), added.clone());
             if before.is_some_and(|before| before != added) {

@@ -15,7 +15,7 @@ pub(crate) fn template_name(request: &str, pod_set: &str) -> String {
     limited_name(&format!("ppt-{request}-{pod_set}"))
 }
 
-/// The attempt that a name stands for, if it is one of this Workload and check.
+/// The attempt that a name stands for, if it belongs to this Workload and check.
 pub(crate) fn attempt_of(name: &str, workload: &str, check: &str) -> Option<i32> {
     let parsed = name
         .strip_prefix(workload)
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_and_told_apart_by_their_hash() {
+    fn long_names_are_cut_and_distinguished_by_their_hash() {
         let workload = "w".repeat(250);
         let (one, two) = (request_name(&workload, "prov", 1), request_name(&workload, "prov", 2));
         assert_eq!(one.len(), 253);

@@ -23,7 +23,7 @@ impl Engine {
         self.world.provisioning_configs.get(name).map(|c| &c.spec)
     }
 
-    /// What the condition `Active` of a check of ours is to say: status, reason, message.
+    /// The new condition `Active` of a check of ours: status, reason, message.
     pub(crate) fn check_active(&self, check: &AdmissionCheck) -> Option<(bool, &'static str, String)> {
         if !self.config.provisioning || !is_ours(check) {
             return None;

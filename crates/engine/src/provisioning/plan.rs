@@ -1,4 +1,4 @@
-//! What is asked for: which pod sets, in which groups, with which parameters (docs/reference/06-algorithm.md 6.23).
+//! What a request asks for: which pod sets, in which groups, with which parameters (docs/reference/06-algorithm.md 6.23).
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ pub(crate) struct Group {
 pub(crate) struct Plan {
     /// The class.
     pub class: String,
-    /// The parameters of the configuration, and on top those of the Workload.
+    /// The parameters of the configuration, overridden by those of the Workload.
     pub parameters: BTreeMap<String, String>,
     /// The pods.
     pub groups: Vec<Group>,
 }
 
-/// Whether a pod set asks for one of the managed resources; an empty list means any.
+/// Whether a pod set requests one of the managed resources; an empty list means any.
 fn uses(set: &slim::PodSet, managed: &[String]) -> bool {
     let template = &set.template;
     managed.is_empty()
@@ -40,11 +40,11 @@ fn uses(set: &slim::PodSet, managed: &[String]) -> bool {
         })
 }
 
-/// What two pod sets must agree in to be asked for together.
+/// What two pod sets must have in common to be requested together.
 type Likeness<'a> = (usize, u64, Vec<&'a String>);
 
 impl Plan {
-    /// What a Workload with quota needs; `None` when no pod set needs anything.
+    /// The needs of a Workload with quota; `None` if no pod set needs anything.
     pub fn of(
         object: &slim::Workload,
         status: &WorkloadStatus,

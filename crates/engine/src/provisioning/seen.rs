@@ -71,7 +71,7 @@ impl Engine {
         self.world.put_request(key, request);
     }
 
-    /// Whether a deletion is about what is known: the echo of one that was made again must not take that away.
+    /// Whether a deletion is about the known object: the late event of a deleted one must not remove its successor.
     pub(crate) fn may_forget(&self, object: &ObjectRef, uid: Option<&str>) -> bool {
         if object.kind != Kind::ProvisioningRequest {
             return true;
@@ -122,7 +122,7 @@ impl Engine {
         self.dirty.workloads.extend(checked.map(|(key, _)| key.clone()));
     }
 
-    /// Something was written for a Workload, or is to be tried again: look at the Workload.
+    /// A write for a Workload was made, or has to be retried: look at the Workload.
     pub(crate) fn mark_maker(&mut self, object: &ObjectRef) {
         if let Some(key) = self.made.owners.get(object) {
             self.dirty.workloads.insert(key.clone());

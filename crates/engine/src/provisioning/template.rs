@@ -26,7 +26,7 @@ pub struct TemplateSource {
 }
 
 impl TemplateSource {
-    /// What the flavors add, as text: to see whether two are alike.
+    /// The additions of the flavors, as text: to compare them.
     pub(crate) fn added(&self) -> String {
         format!("{:?} {:?}", self.node_selector, self.tolerations)
     }
@@ -102,7 +102,7 @@ impl TemplateSource {
     }
 }
 
-/// What a container is limited to and does not request, it requests.
+/// A container requests what it has a limit for and no request.
 fn request_limits(container: &mut Container) {
     let Some(resources) = container.resources.as_mut() else { return };
     let Some(limits) = resources.limits.as_ref().filter(|l| !l.is_empty()) else { return };

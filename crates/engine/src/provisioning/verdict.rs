@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 const OLD_CONSUME: &str = "cluster-autoscaler.kubernetes.io/consume-provisioning-request";
 const OLD_CLASS: &str = "cluster-autoscaler.kubernetes.io/provisioning-class-name";
 
-/// What a check is to say.
+/// The new state of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     /// The state.
@@ -25,35 +25,35 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// A state with a text and nothing else.
+    /// A state with a message and nothing else.
     pub fn plain(state: CheckState, message: impl Into<String>) -> Self {
         Self { state, message: message.into(), requeue_after_seconds: None, updates: Vec::new() }
     }
 }
 
-/// What is to be done about a check.
+/// What to do about a check.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     /// Nothing.
     Wait,
-    /// The check is to say this.
+    /// Set the check to this.
     Say(Verdict),
-    /// This attempt is spent: make the next one.
+    /// This attempt is used up: make the next one.
     NextAttempt,
 }
 
-/// What a verdict depends on.
+/// The inputs of a verdict.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case<'a> {
     /// The request of the current attempt.
     pub request: &'a ProvisioningRequest,
     /// Which attempt it is.
     pub attempt: i32,
-    /// What was asked for.
+    /// The request.
     pub plan: &'a Plan,
     /// The check's configuration.
     pub config: &'a ProvisioningRequestConfigSpec,
-    /// What the check says now.
+    /// The current state of the check.
     pub state: CheckState,
     /// How often it asked for a retry.
     pub retries: i32,
@@ -75,7 +75,7 @@ impl Case<'_> {
         Some(&found.message)
     }
 
-    /// What is to be done.
+    /// What to do.
     pub fn step(&self) -> Step {
         // The core evicts or deactivates first.
         if matches!(self.state, CheckState::Retry | CheckState::Rejected) {
@@ -103,7 +103,7 @@ impl Case<'_> {
         Step::Say(Verdict::plain(CheckState::Pending, self.waiting().unwrap_or_default()))
     }
 
-    /// What a user who waits should know: when nodes come, or that the provider's quota stands in the way.
+    /// What a waiting user should know: when nodes come, or that the provider's quota stands in the way.
     fn waiting(&self) -> Option<&str> {
         let accepted = self.text("Accepted", "True").is_some();
         let provisioned = self.request.status.conditions.iter().find(|c| c.type_ == "Provisioned")?;
@@ -128,7 +128,7 @@ impl Case<'_> {
         Step::Say(verdict)
     }
 
-    /// What the pods get: which request they consume, and where its nodes are.
+    /// The additions to the pods: which request they consume, and where its nodes are.
     fn updates(&self) -> Vec<PodSetUpdate> {
         let name = self.request.metadata.name.clone().unwrap_or_default();
         let class = self.request.spec.provisioning_class_name.clone();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exceeded_quota_is_told_even_before_the_request_is_accepted() {
+    fn an_exceeded_quota_is_reported_even_before_the_request_is_accepted() {
         let text = "Quota 'NVIDIA_P4_GPUS' exceeded. Limit: 1.0 in region europe-west4.";
         let exceeded = json!([condition("Provisioned", "False", "QuotaExceeded", text)]);
         assert_eq!(step(&exceeded, |_| {}), said(CheckState::Pending, text, None));

@@ -2,15 +2,15 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Slots at equal distances, of which those of the last second may still be taken.
+/// Slots at equal distances; those of the last second may still be taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Budget {
     next: Option<Timestamp>,
 }
 
 impl Budget {
-    /// Takes a slot: the time from which it may be used. `per_second` of 0 is without limit. While `waiting` writes wait to be sent, the distance is
-    /// longer by a millisecond for each, up to twice as long: a status that is written later has the figures of more changes.
+    /// Takes a slot: the time from which it may be used. `per_second` of 0 means no limit. Each of the `waiting` writes makes the distance longer by
+    /// a millisecond, up to twice as long: a status that is written later has the numbers of more changes.
     pub fn take(&mut self, now: Timestamp, per_second: u32, waiting: u32) -> Timestamp {
         let Some(step) = 1_000_i64.checked_div(i64::from(per_second)) else { return now };
         let step = SignedDuration::from_millis(step + step.min(i64::from(waiting)));

@@ -1,4 +1,4 @@
-//! The template objects that are kept: so many, and so many bytes, at most. Any user may make more.
+//! The template objects that are kept: limited in number and bytes, because any user may make more.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use sluice_api::job::{Template, TemplateRef};
 pub(crate) const MOST: usize = 4_096;
 /// Bytes of all of them at most.
 pub(crate) const MOST_BYTES: usize = 16 << 20;
-/// What one takes beside its texts.
+/// The memory of a template besides its texts.
 const OVERHEAD: usize = 256;
 
-/// Those that are kept.
+/// The kept templates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Templates {
     kept: BTreeMap<TemplateRef, Template>,
     bytes: usize,
     /// Some were seen and not kept.
     incomplete: bool,
-    /// When one that a job names was read last, of those that are not kept.
+    /// When a template that is not kept, and that a job names, was last read.
     asked: BTreeMap<TemplateRef, Timestamp>,
 }
 
@@ -30,22 +30,22 @@ fn size(template: &Template) -> usize {
 }
 
 impl Templates {
-    /// One that is kept.
+    /// A kept template.
     pub fn get(&self, object: &TemplateRef) -> Option<&Template> {
         self.kept.get(object)
     }
 
-    /// The names of those that are kept, in order.
+    /// The names of kept templates, in order.
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &TemplateRef> {
         self.kept.keys()
     }
 
-    /// Whether one that is not kept may be there all the same.
+    /// Whether a template that is not kept may exist nevertheless.
     pub fn may_lack(&self, object: &TemplateRef) -> bool {
         self.incomplete && !self.kept.contains_key(object)
     }
 
-    /// Whether there is room for one, in place of the one of its name.
+    /// Whether there is room for a template, in place of the one of its name.
     pub fn has_room(&self, template: &Template) -> bool {
         let known = self.kept.get(&template.object);
         let number = self.kept.len() - usize::from(known.is_some());
@@ -53,7 +53,7 @@ impl Templates {
         number < MOST && bytes.saturating_add(size(template)) <= MOST_BYTES
     }
 
-    /// Keeps one for which there is room.
+    /// Keeps a template for which there is room.
     pub fn put(&mut self, template: Template) {
         self.remove(&template.object);
         self.asked.remove(&template.object);
@@ -61,25 +61,25 @@ impl Templates {
         self.kept.insert(template.object.clone(), template);
     }
 
-    /// One is gone.
+    /// A template was deleted.
     pub fn remove(&mut self, object: &TemplateRef) -> Option<Template> {
         let template = self.kept.remove(object)?;
         self.bytes -= size(&template);
         Some(template)
     }
 
-    /// One is there, and not kept.
+    /// A template exists, and is not kept.
     pub fn leave_out(&mut self, object: &TemplateRef) -> Option<Template> {
         self.incomplete = true;
         self.remove(object)
     }
 
-    /// When one that is not kept was read last.
+    /// When a template that is not kept was last read.
     pub fn asked(&self, object: &TemplateRef) -> Option<Timestamp> {
         self.asked.get(object).copied()
     }
 
-    /// One that is not kept is read now. Those that no job names any more are forgotten.
+    /// A template that is not kept is read now. Those that no job names any more are dropped.
     pub fn ask(&mut self, object: &TemplateRef, now: Timestamp, is_named: impl Fn(&TemplateRef) -> bool) {
         if self.asked.len() >= MOST {
             self.asked.retain(|object, _| is_named(object));
@@ -87,7 +87,7 @@ impl Templates {
         self.asked.insert(object.clone(), now);
     }
 
-    /// There is room again: those that are not kept may be read at once.
+    /// There is room again: templates that are not kept may be read at once.
     pub fn ask_anew(&mut self) {
         self.asked.clear();
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_and_so_many_bytes() {
+    fn the_number_and_the_bytes_are_limited() {
         let mut templates = Templates::default();
         for number in 0..MOST {
             let next = template(&format!("a-{number}"), 1);

@@ -11,7 +11,7 @@ pub(crate) struct Assigned {
     pub(super) of: BTreeMap<WorkloadKey, Vec<(usize, SharedAssignment)>>,
     /// By hostname.
     pub(super) on: BTreeMap<Name, BTreeSet<WorkloadKey>>,
-    /// Those with a failed node for which there is no other yet.
+    /// Workloads with a failed node that has no replacement yet.
     pub(super) unreplaced: BTreeSet<WorkloadKey>,
 }
 
@@ -57,7 +57,7 @@ impl Assigned {
         sets.flat_map(|(_, assignment)| hosts(assignment)).next().is_some()
     }
 
-    /// What differs between the two indexes.
+    /// The differences between the two indexes.
     pub(super) fn audit(&self) -> Vec<String> {
         let mut on: BTreeMap<Name, BTreeSet<WorkloadKey>> = BTreeMap::new();
         for (key, sets) in &self.of {

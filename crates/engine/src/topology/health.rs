@@ -1,5 +1,5 @@
-//! Nodes that fail under a Workload (docs/reference/06-algorithm.md 6.14; gate TASFailedNodeReplacement): its status lists the node, and its
-//! pods get another one; a second node evicts it.
+//! Nodes that fail under a Workload (docs/reference/06-algorithm.md 6.14; gate TASFailedNodeReplacement): its status lists the node, and its pods get
+//! another node; a second failed node evicts the Workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,12 +26,12 @@ const NOT_READY: SignedDuration = SignedDuration::from_secs(30);
 /// How a node is for a Workload.
 enum OnNode {
     Well,
-    /// It will have failed at that time, if it stays as it is.
+    /// It will have failed at that time, if its condition stays.
     Wavers(Timestamp),
     Failed,
 }
 
-/// What one look at the nodes of a Workload finds out once.
+/// What one look at the nodes of a Workload computes once.
 struct NodeLookup<'a> {
     key: &'a WorkloadKey,
     /// The nodes with pods that go on.
@@ -45,7 +45,7 @@ struct Tolerated {
     /// Tolerations that do not end.
     lasting: Vec<Toleration>,
     all: Vec<Toleration>,
-    /// What each pod takes.
+    /// What each pod uses.
     per_pod: Vec<(Name, Amount)>,
 }
 
@@ -55,12 +55,12 @@ impl Engine {
         self.config.on(Gate::TASFailedNodeReplacement) && self.places_pods() && self.assigned.has_hosts(key)
     }
 
-    /// Whether a failed node of a Workload is still to be replaced by another one, as far as is known.
+    /// Whether a failed node of a Workload may still be replaced, as far as is known.
     pub(crate) fn may_replace_nodes(&self, key: &WorkloadKey) -> bool {
         self.replaces_nodes(key) && !self.assigned.unreplaced.contains(key)
     }
 
-    /// Whether each of these nodes of a Workload that are about to go counts as failed for it, so that another one is looked for.
+    /// Whether each of these nodes, which are about to be removed, counts as failed for the Workload, so that a replacement is searched.
     pub(crate) fn leaves_by_itself(&self, key: &WorkloadKey, lost: &BTreeSet<&str>) -> bool {
         let departing = lost.iter().filter_map(|node| self.world.nodes.get_key_value(*node));
         let departing = departing.filter(|(_, node)| node.ready == Some(true)).map(|(name, _)| name);
@@ -74,13 +74,13 @@ impl Engine {
         departing.all(|host| failed.contains(host) || listed.iter().any(|one| *one.name == **host))
     }
 
-    /// Whether a node is assigned to a Workload that has nodes: by its hostname, or as one of a domain.
+    /// Whether a node is assigned to a Workload with a topology assignment: by its hostname, or as part of a domain.
     pub(crate) fn is_assigned(&self, key: &WorkloadKey, node: &Name) -> bool {
         let host = self.topology.host_of(node).unwrap_or(node);
         !self.assigned.has_hosts(key) || self.assigned.on.get(host).is_some_and(|keys| keys.contains(key))
     }
 
-    /// There is no other node for the failed one of a Workload, and it stays.
+    /// There is no replacement for a failed node of a Workload, which stays.
     pub(crate) fn note_unreplaced(&mut self, key: &WorkloadKey) {
         let admitted = self.world.workloads.get(key).is_some_and(|entry| is(entry.status(), Type::Admitted));
         if admitted && self.replaces_nodes(key) && self.assigned.unreplaced.insert(key.clone()) {
@@ -137,7 +137,7 @@ impl Engine {
         true
     }
 
-    /// The nodes assigned to a Workload that failed for it, and when the next one will have failed.
+    /// The failed nodes of a Workload, and when the next one will have failed.
     fn failed_nodes(&self, key: &WorkloadKey) -> (BTreeSet<Name>, Option<Timestamp>) {
         let mut failed: BTreeSet<Name> = BTreeSet::new();
         let mut wake: Option<Timestamp> = None;
@@ -196,7 +196,7 @@ impl Engine {
         if tolerates(node, &tolerated.lasting, &tolerated.per_pod) {
             return OnNode::Well;
         }
-        // Pods that may stay for a while do; those that may not are on their way.
+        // Pods that tolerate the taint for a while stay; the others are being deleted.
         let for_a_while = tolerates(node, &tolerated.all, &tolerated.per_pod);
         if (by_pods || for_a_while) && self.has_pods_on(name, lookup) {
             return OnNode::Well;

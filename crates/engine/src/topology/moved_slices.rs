@@ -1,7 +1,8 @@
-//! Slices that move whole because one of their nodes was lost (ours; gate HotswapSlices): whether they may, and what becomes of their pods.
+//! Slices that move as a whole because one of their nodes was lost (not in Kueue; gate HotswapSlices): whether they may move, and what happens to
+//! their pods.
 //!
-//! The core decides, and the new assignment is written first. From then on, whatever happened in between, each pod that is bound where the
-//! assignment has no place for it is deleted, and its controller makes it anew; all others stay.
+//! The core decides, and the new assignment is written first. From then on, whatever happened in between, each pod that is bound to a node on which
+//! the assignment has no place for it is deleted, and its controller makes it anew; all others stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::lifecycle::slices::first_slice;
 
 /// The reason of the event on the Workload and on its pods, and of the pods' condition.
 pub(super) const SLICE_MOVED: &str = "SliceMoved";
-/// What a pod says.
+/// The message of a pod's condition.
 pub(super) const MESSAGE: &str = "Pod is deleted by Kueue: its slice lost a node and moved to other nodes";
 
 /// How many pods a slice of the outermost layer has.
@@ -92,7 +93,7 @@ impl Engine {
         let of_rank = domains_of_ranks(&domains.rooms);
         let closed = |rank: &usize| domains.rooms.get(of_rank[*rank]).is_some_and(|room| room.closed);
         let broken: BTreeSet<usize> = (0..of_rank.len()).filter(closed).map(|rank| rank / size).collect();
-        // The last one need not be whole.
+        // The last slice may be incomplete.
         let wanted = (0..of_rank.len()).filter(|rank| broken.contains(&(rank / size))).count();
         let mut of_controller: BTreeMap<Option<&Name>, usize> = BTreeMap::new();
         let placed = [Stage::Unbound, Stage::Bound];
@@ -112,7 +113,7 @@ impl Engine {
             }
         }
         let known: usize = of_controller.values().sum();
-        // Those that are not there have failed, or will. One that is made anew and waits stands for a failure that was counted.
+        // Missing pods have failed, or will. A replacement that waits stands for a failure that was counted.
         let waiting = self.placed_in(key, (set, pods), Stage::Gated).filter(|(_, pod, _)| !pod.leaves);
         let ranks_waiting = waiting.map(|(.., place)| rank_of(ranks, place));
         let of_broken =
@@ -124,7 +125,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a controller of pods makes so many of them anew without ending.
+    /// Whether a controller makes this number of its pods anew without failing.
     fn spares(&self, controller: Option<&Name>, count: usize) -> Result<(), String> {
         let Some(uid) = controller else { return Err("no controller recreates its pods".to_owned()) };
         let job = self.world.job_by_uid.get(uid).and_then(|key| self.world.jobs.get(key));
@@ -144,7 +145,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The bound pods of a pod set for which its assignment has no place where they are.
+    /// The bound pods of a pod set that are where its assignment has no place for them.
     pub(super) fn misplaced(
         &self,
         workload: &WorkloadKey,
@@ -174,7 +175,7 @@ impl Engine {
                 continue;
             }
             let goes = match domain {
-                // It was let go to a node that its pod set has no more.
+                // It was ungated for a node that its pod set no longer has.
                 None => place.selects(HOSTNAME).is_some(),
                 Some(domain) => {
                     let rank = rank_of(ranks, place).and_then(|rank| of_rank.get(rank));
@@ -190,7 +191,7 @@ impl Engine {
         self.spared(misplaced)
     }
 
-    /// Those of them that their Jobs survive: one that would fail keeps its pods where they are.
+    /// The misplaced pods whose deletion their Jobs survive: a Job that would fail keeps its pods where they are.
     fn spared(&self, mut misplaced: BTreeSet<PodKey>) -> BTreeSet<PodKey> {
         let controller = |key: &PodKey| self.world.job_pods.get(key).and_then(|pod| pod.controller.as_ref());
         let mut of_controller: BTreeMap<Option<&Name>, usize> = BTreeMap::new();

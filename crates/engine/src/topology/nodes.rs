@@ -1,8 +1,8 @@
-//! Nodes for the core, and what pods that no topology assignment placed take of them (docs/reference/06-algorithm.md 6.12 "free").
+//! Nodes for the core, and what pods without a topology assignment use of them (docs/reference/06-algorithm.md 6.12 "free").
 //!
-//! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that nothing is known to be free. A
-//! pod is placed if it names a Workload of its namespace that holds its node, and is one of as many as that has there; every other bound pod
-//! takes what it asks for, such as one that its node did not let go before it was replaced.
+//! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that it is not known what is free. A pod counts
+//! as placed if it names a Workload of its namespace that holds its node, and is within the number of pods that the Workload has there. The requests
+//! of every other bound pod count as used, such as those of a replaced pod that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// A pod takes what it asks for, if it is there.
+    /// The requests of an existing pod count as used.
     fn count_for_itself(&mut self, key: &PodKey) {
         let Some(pod) = self.world.pods.get(key) else { return self.topology.uncount(key) };
         let counted = self.topology.counted.get(key);
@@ -189,7 +189,7 @@ impl Engine {
         self.topology.seating.is_seated(key)
     }
 
-    /// The core knows a Workload anew, or not any more: its pods are counted by its assignment, or each for itself.
+    /// The core knows a new version of a Workload, or no longer knows it: its pods count by its assignment, or each by itself.
     pub(crate) fn nodes_of_workload_changed(&mut self, key: &WorkloadKey) {
         if !self.places_pods() {
             return;

@@ -1,8 +1,8 @@
 //! Which bound pods are those that an assignment has in a domain: as many as it says, and no more. Any user can write the name of a Workload into a
-//! pod; what is beyond the number takes its part of a node like any other pod.
+//! pod; pods beyond the number count as usage of the node like any other pod.
 //!
-//! Of too many the pods that stay, and of these the smallest, are the assignment's, so that what the rest takes is rather too much than too
-//! little.
+//! If there are too many, the assignment gets the pods that are not terminating, the smallest first, so that the usage of the rest is overestimated
+//! rather than underestimated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::hotswap::pod::{Pod, PodKey};
 
 /// A domain: the value of each level. A node is known by its hostname alone.
 pub(super) type Domain = Vec<(Name, Name)>;
-/// The pods of a pod set, by the name by which they know their Workload.
+/// The pods of a pod set, by the name with which they refer to their Workload.
 pub(super) type SetKey = (WorkloadKey, Name);
 
-/// Where a pod stands among those of a domain.
+/// The order of a pod among those of a domain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     leaves: bool,
@@ -30,7 +30,7 @@ impl Rank {
     }
 }
 
-/// The pods that claim to be those of an assignment in one domain.
+/// The pods that claim to belong to an assignment in one domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seats {
     seated: BTreeSet<Rank>,
@@ -38,7 +38,7 @@ pub(super) struct Seats {
 }
 
 impl Seats {
-    /// Lets a pod in; gives the one that has no seat for it any more, which may be itself.
+    /// Adds a pod; returns the pod that loses its seat, which may be the same one.
     fn enter(&mut self, rank: Rank, seats: usize) -> Option<Name> {
         self.seated.insert(rank);
         if self.seated.len() <= seats {
@@ -50,7 +50,7 @@ impl Seats {
         Some(name)
     }
 
-    /// Lets a pod out; gives the one that gets its seat.
+    /// Removes a pod; returns the pod that gets its seat.
     fn vacate(&mut self, rank: &Rank) -> Option<Name> {
         if self.standing.remove(rank) || !self.seated.remove(rank) {
             return None;
@@ -85,7 +85,7 @@ impl Seating {
         })
     }
 
-    /// Takes a pod out; gives the one that is seated instead.
+    /// Removes a pod; returns the pod that gets its seat.
     pub(super) fn take(&mut self, pod: &PodKey) -> Option<PodKey> {
         let (set, domain, rank) = self.of.remove(pod)?;
         let domains = self.seats.get_mut(&set)?;
@@ -100,7 +100,7 @@ impl Seating {
         next.map(|name| (Name::clone(&pod.0), name))
     }
 
-    /// Puts a pod in; gives the one that has no seat any more.
+    /// Adds a pod; returns the pod that loses its seat.
     pub(super) fn put(&mut self, pod: &PodKey, set: SetKey, domain: Domain, rank: Rank) -> Option<PodKey> {
         let room = self.rooms.get(&set).and_then(|rooms| rooms.get(&domain)).copied().unwrap_or(0);
         let seats = self.seats.entry(set.clone()).or_default().entry(domain.clone()).or_default();
@@ -130,11 +130,11 @@ impl Seating {
     }
 }
 
-/// What becomes of another pod when one is seated, or leaves its seat.
+/// The effect on another pod when a pod gets or leaves a seat.
 pub(super) enum Change {
     /// It has a seat now.
     Seated(PodKey),
-    /// It has none any more.
+    /// It has lost its seat.
     Standing(PodKey),
 }
 

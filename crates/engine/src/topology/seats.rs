@@ -1,4 +1,4 @@
-//! Keeps seats ([`super::seating`]) as pods, nodes and assignments come and go.
+//! Updates seats ([`super::seating`]) with the events of pods, nodes and assignments.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// The domain of the assignment of its Workload that a pod is in, if it says to be of one that holds its node.
+    /// The domain that a pod is in of its Workload's assignment, if it names a Workload that holds its node.
     fn seat_of(&self, key: &PodKey) -> Option<(SetKey, Domain)> {
         let pod = self.world.job_pods.get(key)?;
         let place = pod.place.as_ref()?;
@@ -87,7 +87,7 @@ impl Engine {
         changes
     }
 
-    /// What differs between the seats and the objects.
+    /// The differences between the seats and the objects.
     pub(super) fn audit_seats(&self) -> Option<String> {
         let mut fresh = Seating { rooms: self.topology.seating.rooms.clone(), ..Seating::default() };
         for (key, pod) in self.world.pods.iter().filter(|_| self.topology.used) {

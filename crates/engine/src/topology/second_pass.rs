@@ -1,4 +1,4 @@
-//! Nodes that come after the reservation: for a Workload whose checks are ready, and in place of nodes that failed
+//! Nodes that are found after the reservation: for a Workload whose checks are ready, and in place of nodes that failed
 //! (docs/reference/06-algorithm.md 6.14 and 6.15).
 
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
@@ -52,7 +52,7 @@ impl Engine {
         self.evict_for_nodes(key, message);
     }
 
-    /// Nodes were found for the admission that a Workload had: they are of no use to another one.
+    /// Drops nodes that were found for an earlier admission of the Workload: they are of no use to the new one.
     pub(crate) fn forget_nodes_of_another_admission(&mut self, key: &WorkloadKey, seen: &slim::Workload) {
         if let Some(entry) = self.world.workloads.get_mut(key)
             && entry.object.status.admission != seen.status.admission
@@ -80,7 +80,7 @@ impl Engine {
         self.touch_workload(key);
     }
 
-    /// Writes the nodes that the core found. Says whether that is still to be done: the Workload may have changed meanwhile.
+    /// Writes the nodes that the core found. Returns whether that is still to be done: the Workload may have changed meanwhile.
     pub(crate) fn write_nodes(
         &mut self,
         key: &WorkloadKey,

@@ -11,18 +11,18 @@ use crate::hotswap::pod::{Pod, PodKey};
 /// Amounts by resource; `pods` counts pods.
 pub(super) type Taken = BTreeMap<Name, i128>;
 
-/// What the core was told of nodes.
+/// The nodes as the core has them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TopologyNodes {
-    /// It knows the nodes.
+    /// The core has the nodes.
     pub(super) used: bool,
-    /// What pods that were not placed take of each node.
+    /// What pods without a topology assignment use of each node.
     pub(super) taken: BTreeMap<Name, Taken>,
     /// These pods: their nodes, and what each takes.
     pub(super) counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
-    /// Nodes of which something else is taken than the core was told.
+    /// Nodes whose usage differs from what the core has.
     pub(super) changed: BTreeSet<Name>,
-    /// Workloads that hold nodes, by the name that their pods have of them: slices of one job share it.
+    /// Workloads that hold nodes, by the name with which their pods refer to them: slices of one job share it.
     pub(super) holding: BTreeMap<WorkloadKey, BTreeSet<WorkloadKey>>,
     /// These names.
     home_of: BTreeMap<WorkloadKey, WorkloadKey>,
@@ -31,7 +31,7 @@ pub(crate) struct TopologyNodes {
     pub(super) seating: Seating,
 }
 
-/// Nodes by hostname, by which assignments name them. It is a label, and most often the node's name.
+/// Nodes by hostname, which assignments use. It is a label, and usually the node's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hosts {
     nodes: BTreeMap<Name, BTreeSet<Name>>,
@@ -94,7 +94,7 @@ impl TopologyNodes {
         self.counted.keys()
     }
 
-    /// The names of the nodes of a hostname: one, as a rule.
+    /// The names of the nodes with a hostname: normally one.
     pub(super) fn of_host(&self, host: &str) -> impl Iterator<Item = &Name> {
         self.hosts.nodes.get(host).into_iter().flatten()
     }
@@ -104,12 +104,12 @@ impl TopologyNodes {
         self.hosts.of.get(node)
     }
 
-    /// The name by which the pods of a Workload know it, if it holds nodes.
+    /// The name with which the pods of a Workload refer to it, if it holds nodes.
     pub(super) fn home_of(&self, key: &WorkloadKey) -> Option<WorkloadKey> {
         self.home_of.get(key).cloned()
     }
 
-    /// Notes by which name the pods of a Workload know it, if it holds nodes. Gives the names of which that is new, or over.
+    /// Records the name with which the pods of a Workload refer to it, if it holds nodes. Returns the names that were added or removed.
     pub(super) fn note(&mut self, key: &WorkloadKey, home: Option<WorkloadKey>) -> Vec<WorkloadKey> {
         let before = self.home_of.get(key).cloned();
         if before == home {

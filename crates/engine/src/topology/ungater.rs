@@ -1,8 +1,8 @@
-//! Lets pods be scheduled where their Workload's topology assignment has them (docs/reference/06-algorithm.md 6.13).
+//! Ungates pods so that they are scheduled where their Workload's topology assignment has them (docs/reference/06-algorithm.md 6.13).
 //!
-//! One write for each pod takes the gate off and adds the labels of the domain to the node selector, valid for the version that was seen:
-//! until its answer, or a newer version of the pod, shows what became of it, the pod counts where it was let go to, and gets no other write.
-//! The pods of one Workload are looked at together, once a cycle at most, and those of a large one once a second.
+//! One write for each pod removes the gate and adds the labels of the domain to the node selector, valid for the version that was seen. Until its
+//! answer, or a newer version of the pod, shows the outcome, the pod counts in that domain, and gets no other write. The pods of one Workload are
+//! looked at together, at most once a cycle, and those of a large Workload once a second.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::lifecycle::slices::first_slice;
 use crate::metrics::RemovedGate;
 use crate::world::WorkloadEntry;
 
-/// So many pods of a Workload are let go at a time: as many writes wait for an answer at most.
+/// How many pods of a Workload are ungated at a time: the highest number of unanswered writes.
 const AT_ONCE: usize = 2_000;
 
-/// So many controllers may be above a pod: an AppWrapper's TrainJob's JobSet's Job has four.
+/// How many controllers may be above a pod: an AppWrapper's TrainJob's JobSet's Job has four.
 const MOST_CONTROLLERS: usize = 8;
 
 /// A write on a pod.
@@ -40,7 +40,7 @@ pub(super) struct PodWrite {
     pub pod: PodKey,
     pub purpose: Purpose,
     pub write: Write,
-    /// What is told once it succeeded.
+    /// The effects that report it once it succeeded.
     pub then: Vec<Effect>,
     /// The domain that it lets the pod into.
     pub target: Option<Box<[Name]>>,
@@ -54,7 +54,7 @@ struct Gated<'a> {
     rank: Option<usize>,
 }
 
-/// How the pods of a pod set are ranked, and by which labels of their index and that of their group.
+/// How the pods of a pod set are ranked, and the labels with their index and with that of their group.
 pub(super) type RankLabels<'a> = (Ranks, &'a str, Option<&'a str>);
 
 /// The rank of a pod.
@@ -64,7 +64,7 @@ pub(super) fn rank_of(ranks: Option<RankLabels<'_>>, place: &Place) -> Option<us
     ranks.of(place.number(index), group.and_then(|group| place.number(group)))
 }
 
-/// Whether pods are let go as the Workload has it: its admission is written, and will not be taken back.
+/// Whether pods may be ungated for the Workload: its admission is written, and will not be revoked.
 fn is_settled(entry: &WorkloadEntry) -> bool {
     let status = &entry.object.status;
     let same = |assumed: &WorkloadStatus| {
@@ -82,7 +82,7 @@ fn is_settled(entry: &WorkloadEntry) -> bool {
 }
 
 impl Engine {
-    /// Looks at the pods with a place of every Workload of which something changed.
+    /// Looks at the pods with a topology assignment of every Workload in which something changed.
     pub(crate) fn place_pods(&mut self) {
         let marked = std::mem::take(&mut self.dirty.placed);
         if !self.decides()
@@ -169,7 +169,7 @@ impl Engine {
         })
     }
 
-    /// What is to be written for the pods of a Workload.
+    /// The writes for the pods of a Workload.
     fn writes_on_placed(&self, workload: &WorkloadKey, pods: &PlacedPods) -> Vec<PodWrite> {
         let entry = &self.world.workloads[workload];
         let (sets, status) = (&entry.object.spec.pod_sets, &entry.object.status);
@@ -213,8 +213,8 @@ impl Engine {
         })
     }
 
-    /// Whether a pod that names a Workload may be of its job: a pod without a controller has to be queued itself, and one whose controllers
-    /// are known has to have the job among them. Any user can write a name into a pod.
+    /// Whether a pod that names a Workload may belong to its job: a pod without a controller has to be queued itself, and if its controllers are
+    /// known the job has to be one of them. Any user can write a name into a pod.
     fn may_be_of(&self, workload: &WorkloadKey, key: &PodKey, pod: &JobPod) -> bool {
         let Some(controller) = &pod.controller else { return self.world.pod_homes.contains_key(key) };
         let mut uid: &str = controller;

@@ -1,4 +1,4 @@
-//! The domains that the pods of a pod set are assigned to, as its Workload has them.
+//! The domains that the pods of a pod set are assigned to, from its Workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +25,9 @@ pub(super) struct Domains {
 }
 
 impl Domains {
-    /// Those of an assignment, if it has any. None of the `unhealthy` nodes takes a pod.
+    /// The domains of an assignment, if it has any. None of the `unhealthy` nodes takes a pod.
     pub fn of(assignment: &PodSetAssignment, unhealthy: &BTreeSet<&str>) -> Option<Self> {
-        // One that cannot be read lets no pod go: its Workload is refused by the webhook.
+        // If it cannot be read, no pod is ungated: the webhook refuses such a Workload.
         let rows = topology::decode(assignment.topology_assignment.as_ref()?).ok()?;
         let mut domains =
             Self { levels: rows.levels, values: Vec::new(), rooms: Vec::new(), places: BTreeMap::new() };
@@ -46,7 +46,7 @@ impl Domains {
         Some(domains)
     }
 
-    /// The same with no more than so many pods: a slice that became smaller gives its last domains up.
+    /// The same cut to this number of pods: a slice that became smaller gives up its last domains.
     pub fn at_most(mut self, pods: i32) -> Self {
         let mut left = usize::try_from(pods).unwrap_or(0);
         for room in &mut self.rooms {
@@ -56,7 +56,7 @@ impl Domains {
         self
     }
 
-    /// Whether each is one node.
+    /// Whether each domain is one node.
     pub fn are_nodes(&self) -> bool {
         self.levels.last().is_some_and(|level| level == HOSTNAME)
     }
@@ -84,8 +84,8 @@ fn admitted(set: &slim::PodSet, assignment: &PodSetAssignment) -> i32 {
     assignment.count.unwrap_or(set.count)
 }
 
-/// How the pods of the pod set at this position are ranked, by the Workload alone; and by which labels of their index and that of their group.
-/// The pods of the larger of two grouped pod sets are counted after the others (docs/reference/06-algorithm.md 6.13).
+/// How the pods of the pod set at this position are ranked, according to the Workload alone; and the labels with their index and with that of their
+/// group. The pods of the larger of two grouped pod sets are counted after the others (docs/reference/06-algorithm.md 6.13).
 pub(super) fn ranks<'a>(
     sets: &'a [slim::PodSet],
     status: &WorkloadStatus,

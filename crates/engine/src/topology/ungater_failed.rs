@@ -1,5 +1,5 @@
-//! Pods that were let go to a node that has become unhealthy, or that is not assigned any more, before they got there: they are declared
-//! failed, so that their controller makes others (docs/reference/06-algorithm.md 6.14).
+//! Ungated pods that are not bound yet while their node has become unhealthy or is no longer assigned: they are marked failed, so that their
+//! controller makes replacements (docs/reference/06-algorithm.md 6.14).
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::job_pod::{JobPod, Stage};
 
 /// The reason of the condition (docs/reference/03-conditions-events.md 3.2).
 const REASON: &str = "UnschedulableOnAssignedNode";
-/// What the condition and the event say.
+/// The message of the condition and of the event.
 const MESSAGE: &str = "Pod terminated by Kueue NodeController due to node taint";
 
 impl Engine {
-    /// Declares those of a pod set failed. A domain that is not one node has other nodes. Where slices `move`, they say that they are disrupted:
-    /// that is what a Job was asked about before its slice moved.
+    /// Marks such pods of a pod set failed. A domain of several nodes has other nodes. If slices `move`, the pods get a disruption condition: the Job
+    /// was checked for that before its slice moved.
     pub(super) fn fail_placed(
         &self,
         workload: &WorkloadKey,

@@ -1,4 +1,4 @@
-//! The pods with a place in the topology, by their Workload, pod set and stage.
+//! The pods with a topology assignment, by their Workload, pod set and stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// A Workload with more pods is large.
 const MANY: usize = 100;
-/// The time between two looks at the pods of a large one.
+/// The time between two looks at the pods of a large Workload.
 const PERIOD: SignedDuration = SignedDuration::from_secs(1);
 
 /// The pods of a Workload, or of the slices of an elastic job: their names.
@@ -43,7 +43,7 @@ impl PlacedPods {
             .flat_map(move |of_set| stages.into_iter().filter_map(|stage| of_set.get(&stage)).flatten())
     }
 
-    /// Until when those of a large Workload are not to be looked at again: every look goes through all of them.
+    /// Until when the pods of a large Workload are not looked at again: every look visits all of them.
     pub fn waits(&self, now: Timestamp) -> Option<Timestamp> {
         let last = self.looked_at.filter(|_| self.len > MANY)?;
         last.checked_add(PERIOD).ok().filter(|until| *until > now)
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// Takes a pod out, as it was kept. What was known of the Workload's pods goes with the last one.
+    /// Removes a pod in its stored version. The data of the Workload's pods is removed with the last one.
     pub fn take_placed(&mut self, (namespace, name): &PodKey, pod: &JobPod) {
         let Some((workload, set, stage)) = home(namespace, pod) else { return };
         let Some(pods) = self.placed.get_mut(&workload) else { return };
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// The pods with a place, worked out anew.
+    /// The pods with a topology assignment, computed anew.
     pub fn placed_again(&self) -> BTreeMap<WorkloadKey, PlacedPods> {
         let mut all = BTreeMap::new();
         for (key, pod) in &self.job_pods {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_core::Name;
 
-/// So many texts are kept in any case.
+/// How many texts are kept in any case.
 const FEW: usize = 1024;
 
 /// Texts, each once.
@@ -17,7 +17,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// A text. When there are twice as many as were in use, those that nothing uses any more go.
+    /// A text. When there are twice as many as were in use, unused ones are dropped.
     pub fn of(&mut self, text: &str) -> Name {
         if let Some(known) = self.all.get(text) {
             return Arc::clone(known);

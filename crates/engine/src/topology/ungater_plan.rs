@@ -1,8 +1,7 @@
-//! Which pod of a pod set gets into which domain of its topology assignment (docs/reference/06-algorithm.md 6.13).
+//! Assigns the pods of a pod set to the domains of its topology assignment (docs/reference/06-algorithm.md 6.13).
 //!
-//! Domains are in the order of the assignment, and each has so many pods. The pods with the first ranks belong in the first domain, and so
-//! on. Where ranks contradict one another, or the pods that run, each domain is filled in order instead. Either way no domain gets more pods
-//! than it has.
+//! Domains are in the order of the assignment, and each has a number of pods. The pods with the first ranks belong in the first domain, and so on. If
+//! ranks contradict one another, or the running pods, each domain is filled in order instead. Either way no domain gets more pods than its number.
 
 /// How the pods of a pod set are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ pub(super) struct FreeDomain {
     pub closed: bool,
 }
 
-/// A pod that may run: it waits for nothing here, or is being let go.
+/// A pod that may run: it is ungated, or is being ungated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     /// Its domain. None if it is elsewhere.
@@ -62,7 +61,7 @@ pub(super) struct Waiting {
     pub uncertain: Option<usize>,
 }
 
-/// The domain of each pod that waits; none for those that go on waiting. `ranked` says whether the pods are numbered at all.
+/// The domain of each waiting pod; `None` for pods that go on waiting. `ranked` says whether the pods are numbered.
 pub(super) fn plan(
     rooms: &[FreeDomain],
     placed: &[Placed],
@@ -79,7 +78,7 @@ pub(super) fn plan(
     let is_open = |domain: &usize| rooms.get(*domain).is_some_and(|room| !room.closed);
     let mut order: Vec<usize> = (0..waiting.len()).filter(|at| waiting[*at].uncertain.is_none()).collect();
     order.sort_by_key(|at| waiting[*at].rank.unwrap_or(usize::MAX));
-    // A place may be had that one has already.
+    // A pod that is written again keeps its place.
     let mut domains: Vec<Option<usize>> = waiting.iter().map(|pod| pod.uncertain.filter(is_open)).collect();
     if let Some(of_rank) = ranked.then(|| domains_of_ranks(rooms)).filter(|of| agree(of, placed, waiting)) {
         for at in order {
@@ -106,7 +105,7 @@ pub(super) fn domains_of_ranks(rooms: &[FreeDomain]) -> Vec<usize> {
     domains.flat_map(|(domain, room)| std::iter::repeat_n(domain, room.pods)).collect()
 }
 
-/// Whether every pod has a rank of its own, and those that run are where it says.
+/// Whether every pod has a rank of its own, and the running pods are where their ranks belong.
 fn agree(of_rank: &[usize], placed: &[Placed], waiting: &[Waiting]) -> bool {
     let mut taken = vec![false; of_rank.len()];
     let mut take = |rank: Option<usize>, domain: Option<usize>, elsewhere: bool| {

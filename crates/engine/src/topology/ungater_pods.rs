@@ -1,4 +1,4 @@
-//! Which Workloads' pods are to be looked at.
+//! Which Workloads' pods need a look.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is kept of a Workload: no more room than it takes; and of one that is over, what is still asked for.
+//! What is kept of a Workload, without unused capacity; and of a finished one, only what is still needed.
 
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::job::JobKind;
@@ -10,8 +10,8 @@ use crate::ingest::workload::is;
 /// A copy of the whole object, which `kubectl apply` leaves in it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Whether a Workload is over and nothing is restored from it any more. Of one whose job is made of its pods some may still run: what each had
-/// quota for is asked for until they are gone.
+/// Whether a Workload is over and nothing is restored from it any more. If its job is made of its pods some may still run: the quota of each is
+/// needed until they are gone.
 pub(crate) fn is_over(object: &slim::Workload) -> bool {
     let finalizers = object.metadata.finalizers.as_deref().unwrap_or_default();
     let of_kind = |kind: JobKind| kind.gathers_pods();
@@ -38,8 +38,8 @@ pub(super) fn fit(object: &mut slim::Workload) {
     }
 }
 
-/// Leaves of a Workload that is over what tells how and when it went on and ended, what it was for and in which queues; and its templates, which it
-/// has in common with others. Its status is not complete from then on: none is made of it.
+/// Keeps of a finished Workload what shows its course and its end, its contents and its queues; and its templates, which it shares with others. Its
+/// status is incomplete from then on: no status is computed from it.
 pub(super) fn reduce(object: &mut slim::Workload) {
     let status = &mut object.status;
     for condition in &mut status.conditions {

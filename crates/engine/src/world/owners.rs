@@ -1,4 +1,5 @@
-//! Whose a Workload is, by its owner references. These go over all owners, which of a group are all of its pods: the world keeps what they find.
+//! Which job a Workload belongs to, by its owner references. The Workload of a group has all of its pods as owners: the world keeps what a search
+//! through them finds.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,7 @@ fn is_pod(owner: &OwnerReference) -> bool {
     owner.kind == "Pod" && owner.api_version == "v1"
 }
 
-/// The position of the owner reference of a Workload's controller; or of that of the object whose pods it is for, which is not called one.
+/// The position of the owner reference of a Workload's controller; or of the object whose pods it is for, which is not marked as controller.
 pub(super) fn controller_position(object: &slim::Workload) -> Option<usize> {
     let owners = object.metadata.owner_references.as_deref()?;
     let gathers = |kind: JobKind| kind.gathers_pods();
@@ -30,7 +31,7 @@ pub(crate) fn controller(object: &slim::Workload) -> Option<&OwnerReference> {
     object.metadata.owner_references.as_deref()?.get(controller_position(object)?)
 }
 
-/// Whether a Workload is that of a group of pods: it says so, or pods own it, and none of them is its controller.
+/// Whether a Workload belongs to a group of pods: it has the annotation of groups, or pods own it, and none of them is its controller.
 pub(crate) fn is_of_group(object: &slim::Workload) -> bool {
     let metadata = &object.metadata;
     let marked = metadata.annotations.as_ref().and_then(|all| all.get(labels::IS_GROUP_WORKLOAD));

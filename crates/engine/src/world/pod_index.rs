@@ -1,4 +1,4 @@
-//! Indexes over the pods that are bound to nodes: a node and a job have few of all the pods that there are.
+//! Indexes over the pods that are bound to nodes: one node or job has few of all pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use sluice_core::Name;
 
 use crate::hotswap::pod::{Pod, PodKey};
 
-/// Bound pods by what they have in common. Pairs in order take less than sets of which most have one pod.
+/// Bound pods by a common property. Sorted pairs take less memory than sets of which most have one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodIndex {
     /// By node.

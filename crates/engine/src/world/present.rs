@@ -1,4 +1,4 @@
-//! Which objects are there.
+//! Which objects exist.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::World;
 use crate::input::{Kind, ObjectRef};
 
 impl World {
-    /// Whether an object with a status or a finalizer of ours is there.
+    /// Whether an object exists that has a status or a finalizer of Sluice.
     pub fn has(&self, object: &ObjectRef) -> bool {
         let name = &object.name;
         match object.kind {

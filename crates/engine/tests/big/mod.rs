@@ -177,7 +177,7 @@ pub fn objects(size: Size) -> Vec<Object> {
     documents(size).map(|document| document.object()).collect()
 }
 
-/// What an engine is told when it starts: all objects, that each list is complete, and that this was all.
+/// The inputs of an engine that starts: all objects, that each list is complete, and that the initial state is complete.
 pub fn start(objects: Vec<Object>) -> Vec<Input> {
     let mut kinds: Vec<(Kind, Vec<ObjectRef>)> = Vec::new();
     for object in &objects {

@@ -1,5 +1,4 @@
-//! A cluster of TPU slices: node pools that fail and come back, JobSets that take whole pools, and a scheduler that binds their
-//! pods.
+//! A cluster of TPU slices: node pools that fail and return, JobSets that take whole pools, and a scheduler that binds their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! When nothing is done: most nodes look bad, nodes flap, not everything was seen.
+//! When Hotswap does nothing: most nodes look bad, nodes flap, or not everything is known.
 
 use sluice_engine::{Input, Kind};
 

@@ -1,5 +1,5 @@
-//! What makes way where there is a cohort: `high` of queue `x` has two pools, and others have one each: `own` in the same queue, `near`
-//! in one of the same cohort, `far` in one outside of it.
+//! Which Workload is preempted in a cohort: `high` of queue `x` has two pools, and others have one each: `own` in the same queue, `near` in a queue
+//! of the same cohort, `far` in a queue outside of it.
 
 use serde_json::json;
 

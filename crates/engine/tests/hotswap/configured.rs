@@ -1,4 +1,4 @@
-//! What the configuration says of Hotswap decides, and of the time that work has to recover.
+//! Hotswap follows its configuration, and the time that jobs have to recover.
 
 use serde_json::{Value, json};
 use sluice_api::config::{Duration, Hotswap};

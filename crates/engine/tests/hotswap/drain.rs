@@ -1,4 +1,4 @@
-//! `kubectl drain`: pods leave a cordoned node, which may be gone before the next look.
+//! `kubectl drain`: pods leave a cordoned node, which may be removed before the next pass.
 
 use serde_json::json;
 use sluice_engine::{Input, ObjectRef};

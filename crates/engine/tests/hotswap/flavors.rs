@@ -1,4 +1,4 @@
-//! Queues with several flavors: a displaced workload keeps room where it can go, and nowhere else.
+//! Queues with several flavors: a displaced workload reserves capacity only where it can run.
 
 use std::sync::Arc;
 

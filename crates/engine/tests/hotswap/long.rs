@@ -1,4 +1,4 @@
-//! The search for room for displaced work: how long it is, and that it ends in each cycle and goes on in the next.
+//! The search for capacity for displaced jobs: its length, and that it stops in each cycle and continues in the next.
 
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 

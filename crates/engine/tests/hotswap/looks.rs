@@ -1,4 +1,4 @@
-//! How often it is looked at all nodes, pods and Workloads: a look goes through all of them, which large clusters have many of.
+//! How often the engine goes over all nodes, pods and Workloads: such a pass is expensive in large clusters.
 
 use std::time::Duration;
 

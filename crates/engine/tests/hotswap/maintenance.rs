@@ -1,5 +1,4 @@
-//! New work keeps off nodes whose maintenance is announced, and off slices that are not whole; what runs there is asked once to
-//! go when its time has come.
+//! New jobs avoid nodes with announced maintenance, and incomplete slices; a job that runs there is asked once to leave when the time has come.
 
 use serde_json::{Value, json};
 use sluice_engine::{EngineConfig, ObjectRef};

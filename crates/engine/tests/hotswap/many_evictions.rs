@@ -1,4 +1,4 @@
-//! More evictions than one cycle makes: what moves and what makes room is what a naive search in one go says.
+//! More evictions than one cycle makes: the moved and the evicted jobs equal those of a naive search in one pass.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Hundreds of node pools that fail together: what the engine does at a stretch, and in all, until it is decided where the work goes.
+//! Hundreds of node pools that fail together: the work of the engine per cycle, and in all, until it is decided where the jobs go.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What one event of a node or a pod costs where the core assigns nodes and Hotswap acts: the same among few nodes and many.
+//! The cost of one node or pod event where the core assigns nodes and Hotswap acts: it does not grow with the number of nodes.
 
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef};
@@ -24,7 +24,7 @@ fn world(pools: usize) -> Bed {
     bed
 }
 
-/// What something costs: leaves that are counted, queues that are told, pods that are looked at, and looks at everything.
+/// What an event costs: leaves that are counted, queues that are notified, pods that are looked at, and passes over everything.
 fn cost(bed: &mut Bed, happens: impl FnOnce(&mut Bed)) -> [u64; 4] {
     let before = bed.c.engine.work();
     happens(bed);

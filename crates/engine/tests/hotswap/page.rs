@@ -1,4 +1,4 @@
-//! The guide's page as it reads: `high` on pools A and B, `low` on C and D; A fails; `low` makes way; A returns; `low` runs again.
+//! The guide's example: `high` runs on pools A and B, `low` on C and D; A fails; `low` is preempted; A returns; `low` runs again.
 
 use sluice_engine::Purpose;
 
@@ -172,7 +172,7 @@ fn pods_whose_end_was_not_seen_yet_are_not_taken_for_those_of_the_next_start() {
 }
 
 #[test]
-fn nor_are_they_if_the_watch_tells_of_the_release_before_its_write_is_answered() {
+fn nor_are_they_if_the_watch_shows_the_release_before_its_write_is_answered() {
     let mut bed = page(64);
     bed.pools(&["e"], 4);
     bed.settle();

@@ -1,4 +1,4 @@
-//! More moves than one cycle makes: one look decides for all, and what changes before the last move is made is looked at.
+//! More moves than one cycle makes: one pass decides all of them, and changes before the last move are taken into account.
 
 use crate::bed::Bed;
 use crate::mass::failed;

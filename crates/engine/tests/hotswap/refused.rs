@@ -1,4 +1,4 @@
-//! No Workload is evicted, and no room is kept, for work that its queue cannot admit again.
+//! No Workload is evicted, and no capacity is reserved, for a job that its queue cannot admit again.
 
 use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
@@ -199,7 +199,7 @@ fn pods_that_are_over_need_neither_quota_nor_nodes() {
 }
 
 #[test]
-fn a_list_of_lost_nodes_that_cannot_be_written_is_written_ever_more_seldom_and_told() {
+fn a_list_of_lost_nodes_that_cannot_be_written_is_retried_less_and_less_often_and_reported() {
     let mut bed = two_ways();
     let refused = WriteError::Refused("no such luck".to_owned());
     bed.c.refuse = Some((Purpose::UnhealthyNodes, refused));

@@ -1,4 +1,4 @@
-//! Displace → swap, cut after every write: an engine that knows nothing but the API objects goes on, and the end is the same.
+//! Displace → swap, cut after every write: an engine that knows only the API objects continues, and the end is the same.
 
 use crate::bed::Bed;
 use crate::page::page;

@@ -1,4 +1,4 @@
-//! What has to go and what has not, and what capacity is.
+//! Which Workloads are preempted, and what counts as capacity.
 
 use serde_json::json;
 use sluice_engine::EngineConfig;
@@ -29,7 +29,7 @@ fn equal_priority_is_spared_and_the_event_says_why_nothing_is_done() {
 }
 
 #[test]
-fn another_reason_is_told_though_the_same_nodes_are_lost() {
+fn another_reason_is_reported_though_the_same_nodes_are_lost() {
     let mut bed = Bed::new();
     bed.page_queue(64);
     bed.pools(&["a", "b", "c", "d"], 4);

@@ -1,4 +1,4 @@
-//! What the API server adds to pods by their RuntimeClass counts when healthy nodes are looked for.
+//! The overhead that the API server adds to pods by their RuntimeClass counts when healthy nodes are searched.
 
 use std::sync::Arc;
 

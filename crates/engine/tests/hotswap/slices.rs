@@ -1,4 +1,4 @@
-//! Which groups of nodes are slices, and whether they are whole.
+//! Which groups of nodes are slices, and whether they are complete.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn a_node_of_its_own_is_none_either_if_a_single_one_has_the_label() {
 }
 
 #[test]
-fn slices_and_single_nodes_side_by_side_are_told_apart() {
+fn slices_and_single_nodes_side_by_side_are_distinguished() {
     let mut bed = slices(&["a", "b"]);
     jobset(&mut bed, "spread", HOSTNAME, 1);
     let node = bed.nodes_of(&["b"]).remove(0);

@@ -1,4 +1,4 @@
-//! A replica that takes over while its watch of Workloads lags: it learns first what its predecessor has just given away.
+//! A replica that takes over while its watch of Workloads lags: it first learns the last admissions of its predecessor.
 
 use jiff::SignedDuration;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! JobSets whose nodes are assigned: their failed nodes are replaced first, and Hotswap makes room where that is not possible.
+//! JobSets with assigned nodes: their failed nodes are replaced first, and Hotswap preempts if that is not possible.
 
 use serde_json::json;
 use sluice_api::gates::{Gate, Gates};

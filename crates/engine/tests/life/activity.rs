@@ -1,4 +1,4 @@
-//! Why queues are not active: every reason of docs/reference/03-conditions-events.md 3.2, word for word, and that it goes when its cause does.
+//! Why queues are not active: every reason of docs/reference/03-conditions-events.md 3.2 with its exact text, and its removal when the cause ends.
 
 use serde_json::{Value, json};
 use sluice_api::gates::{Gate, Gates};
@@ -67,7 +67,7 @@ fn checks_that_exclude_each_other_make_a_cluster_queue_inactive() {
         "False/MultiKueueWithProvisioningRequest: Can't admit new workloads: Cannot use both MultiKueue and \
          ProvisioningRequest AdmissionChecks together, found: far, nodes."
     );
-    // All causes are told, in the reference's order, under the reason of the first.
+    // All causes are reported, in the reference's order, under the reason of the first.
     assert_eq!(
         rules(
             &mut c,
@@ -137,7 +137,7 @@ fn without_its_gate_no_topology_matters() {
 }
 
 #[test]
-fn what_is_stopped_missing_and_leaving_is_told_in_order() {
+fn what_is_stopped_missing_and_leaving_is_reported_in_order() {
     let mut c = Cluster::plain();
     c.api.cluster_queue("cq", "default", "3", &json!({"stopPolicy": "HoldAndDrain"}));
     c.api.local_queue("team-a", "lq", "cq");

@@ -1,9 +1,9 @@
-//! Objects that cannot be queued, of every kind: each says why, or is refused by the webhook; none of it runs, and what is queued beside it is not
-//! disturbed.
+//! Objects of every kind that cannot be queued: each gets a reason, or the webhook refuses it; none of it runs, and other queued objects are not
+//! affected.
 //!
-//! Much of this no API server lets through whose CRDs are those of the kinds: counts beyond 2^31-1 where the field has the format `int32`, negative
-//! counts of Kubernetes' own kinds and of JobSets, two replicated Jobs of one name, containers that are no list. It is here all the same: a CRD
-//! may be of another release, or without a schema.
+//! An API server with the kinds' own CRDs would refuse much of this: counts beyond 2^31-1 in fields with the format `int32`, negative counts of
+//! Kubernetes' own kinds and of JobSets, two replicated Jobs of one name, containers that are not a list. It is tested because a CRD may be of
+//! another release, or without a schema.
 
 #![expect(clippy::panic, reason = "helpers of tests fail the test")]
 
@@ -166,7 +166,7 @@ const OTHERS: [(JobKind, &str, Outcome); 2] = [
 ];
 
 #[test]
-fn a_template_that_cannot_be_read_is_told_on_the_object() {
+fn a_template_that_cannot_be_read_is_reported_on_the_object() {
     let mut played = Vec::new();
     for kind in kinds() {
         let object = example(kind);
@@ -334,7 +334,7 @@ const LISTS: [(JobKind, &str, &str, usize, Outcome); 5] = [
 ];
 
 #[test]
-fn more_pod_sets_than_a_workload_may_have_are_told_or_refused() {
+fn more_pod_sets_than_a_workload_may_have_are_reported_or_refused() {
     for (kind, pointer, field, count, wanted) in LISTS {
         let mut object = example(kind);
         many(&mut object, pointer, field, count);
@@ -359,7 +359,7 @@ fn replica_types(object: &Value) -> Option<String> {
 }
 
 #[test]
-fn two_pod_sets_of_one_name_are_told_or_refused() {
+fn two_pod_sets_of_one_name_are_reported_or_refused() {
     // A type in other letters, which an operator may take for the same.
     let mut played = 0;
     for kind in kinds() {

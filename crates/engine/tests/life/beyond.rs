@@ -1,4 +1,4 @@
-//! Jobs with more pods than they hold quota for, because pods that go on were replaced or let go by others.
+//! Jobs with more pods than they hold quota for, because running pods were replaced or released by others.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};

@@ -1,4 +1,4 @@
-//! How many writes a life takes (docs/manual/performance.md "Writes"): exact counts, under the configuration of a running manager.
+//! The number of writes per lifecycle (docs/manual/performance.md "Writes"): exact counts, with the configuration of a running manager.
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
@@ -91,7 +91,7 @@ fn a_workload_that_is_admitted_at_once_takes_one_write() {
 }
 
 #[test]
-fn a_workload_that_waits_is_told_so_only_if_it_still_waits_after_the_delay() {
+fn a_waiting_workload_gets_the_reason_only_if_it_still_waits_after_the_delay() {
     for (waits, expected) in
         [(4, &[Purpose::ReserveQuota][..]), (6, &[Purpose::Pend, Purpose::ReserveQuota][..])]
     {
@@ -238,7 +238,7 @@ fn figures_alone_are_no_reason_to_write() {
     }
     assert_eq!(writes(&c, &w), [Purpose::Pend]);
     assert_eq!(reason(&c), before);
-    // What an administrator changes is told after the delay.
+    // A change by an administrator is reported after the delay.
     c.api.edit(&cq(), &json!({"spec": {"stopPolicy": "Hold"}}));
     c.advance(1);
     assert_eq!(reason(&c), "False/Suspended: ClusterQueue cq is inactive");
@@ -330,7 +330,7 @@ fn reasons_are_written_a_few_at_a_time_and_all_in_the_end() {
 }
 
 #[test]
-fn a_queue_under_load_is_told_its_use_once_a_second_at_most() {
+fn a_queue_under_load_gets_its_usage_once_a_second_at_most() {
     let mut c = cluster("", "1000", &json!({}));
     c.checked = false;
     c.advance(30);
@@ -357,7 +357,7 @@ fn statuses_of_queues_have_a_budget_and_each_is_written_once_a_second_at_most() 
     }
     c.advance(30);
     let reported = c.written(Purpose::QueueStatus);
-    assert_eq!(reported, 2 * QUEUES, "each is told at once that it is active");
+    assert_eq!(reported, 2 * QUEUES, "each is reported active at once");
     c.writes.clear();
     // Load on every queue, for four seconds.
     for step in 0..8 {

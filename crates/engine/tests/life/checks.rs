@@ -192,7 +192,7 @@ fn a_check_that_the_queue_drops_no_longer_holds_anything_back() {
 }
 
 #[test]
-fn the_waiting_job_is_told_what_its_checks_say_once() {
+fn the_waiting_job_gets_the_messages_of_its_checks_once() {
     let (mut c, workload) = waiting();
     answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
     answer(&mut c, &workload, &json!({"message": "two nodes to go"}));
@@ -288,7 +288,7 @@ fn a_workload_that_waits_after_its_reactivation_is_deactivated_again_by_a_check(
 }
 
 #[test]
-fn the_waiting_job_is_not_told_how_its_checks_were_put_back() {
+fn the_waiting_job_gets_no_event_about_the_reset_of_its_checks() {
     let (mut c, workload) = waiting();
     answer(&mut c, &workload, &json!({"state": "Retry", "message": "no nodes", "requeueAfterSeconds": 60}));
     c.advance(30);
@@ -296,7 +296,7 @@ fn the_waiting_job_is_not_told_how_its_checks_were_put_back() {
 }
 
 #[test]
-fn with_quota_and_without_its_checks_a_workload_is_told_that_it_is_not_admitted() {
+fn with_quota_and_without_its_checks_a_workload_is_reported_as_not_admitted() {
     let (c, _) = waiting();
     let w = c.workload("a");
     assert_eq!(condition(&w, "QuotaReserved"), "True");

@@ -1,4 +1,4 @@
-//! Jobs that the controller of a JobSet made carry nothing of a former admission when it starts again.
+//! Jobs that a JobSet's controller made keep nothing of a former admission when the JobSet starts again.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};

@@ -1,6 +1,5 @@
-//! The contract's words (docs/reference/03-conditions-events.md): rows of its tables of conditions and events that no other test of a life has,
-//! each against a
-//! played life, with type, status, reason, message and reporter.
+//! The contract's texts (docs/reference/03-conditions-events.md): rows of its tables of conditions and events that no other lifecycle test covers,
+//! each compared with a simulated lifecycle: type, status, reason, message and reporter.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 use crate::model::build::job;
 use crate::model::{Api, Cluster, reported};
 
-/// One transition: what is played, and what is told about the Workload of a job then.
+/// One transition: what happens, and what is then reported about the Workload of a job.
 pub struct Row {
     /// The job.
     pub of: &'static str,
@@ -365,7 +364,7 @@ fn the_workload_that_a_victim_makes_way_for() {
 }
 
 #[test]
-fn a_job_that_cannot_become_a_workload_is_told_why() {
+fn a_job_that_cannot_become_a_workload_gets_the_reason() {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
     submit(&mut c, "a", "lq", 1, |view| view.invalid = Some("too many pod sets: 19, at most 18".into()));

@@ -1,4 +1,4 @@
-//! Custom labels of metrics follow the objects that they are read from.
+//! Custom labels of metrics follow the objects from which they come.
 
 use std::collections::BTreeMap;
 

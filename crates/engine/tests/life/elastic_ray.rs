@@ -1,5 +1,5 @@
-//! Ray's kinds that change their size while they run (docs/reference/06-algorithm.md 6.26): their pods are of several pod sets, and those of
-//! RayJobs and RayServices are pods of the clusters that KubeRay makes for them.
+//! Elastic jobs of Ray's kinds (docs/reference/06-algorithm.md 6.26): their pods are of several pod sets, and those of RayJobs and RayServices are
+//! pods of the clusters that KubeRay makes for them.
 
 use std::sync::Arc;
 
@@ -282,7 +282,7 @@ fn both_clusters_of_a_rayservice_need_quota() {
 
 /// Once it is looked for what a cluster left, nothing waits for that any more.
 #[test]
-fn pods_of_the_next_cluster_are_none_that_the_one_before_left() {
+fn pods_of_the_next_cluster_are_not_leftovers_of_the_one_before() {
     let mut c = running("9", ray(JobKind::RAY_SERVICE, [1, 0]));
     c.config.longest_termination = Some(jiff::SignedDuration::from_hours(1));
     c.restart();

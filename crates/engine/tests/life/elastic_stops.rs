@@ -1,4 +1,4 @@
-//! Elastic jobs that shrink, are stopped, or run too long, at the wrong moment (docs/reference/06-algorithm.md 6.16, 6.19 and 6.26).
+//! Elastic jobs that shrink, stop, or exceed their run time at the wrong moment (docs/reference/06-algorithm.md 6.16, 6.19 and 6.26).
 
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};

@@ -1,5 +1,4 @@
-//! Jobs that change their size on nodes that a topology places (docs/reference/06-algorithm.md 6.12 and 6.26, feature gate
-//! `ElasticJobsViaWorkloadSlicesWithTAS`).
+//! Elastic jobs with topology-assigned nodes (docs/reference/06-algorithm.md 6.12 and 6.26, feature gate `ElasticJobsViaWorkloadSlicesWithTAS`).
 
 use k8s_openapi::api::core::v1::PodSchedulingGate;
 use serde_json::{Value, json};

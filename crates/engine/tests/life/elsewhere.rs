@@ -1,4 +1,4 @@
-//! A job runs on the nodes of the flavors on which it was admitted, whatever its user makes of its templates.
+//! A job runs on the nodes of its admitted flavors, even if its user changes its templates.
 
 use serde_json::json;
 use sluice_api::job::{JobKind, JobView};
@@ -47,7 +47,7 @@ fn a_running_job_that_its_user_sends_to_other_nodes_is_stopped_and_starts_again_
     c.advance(30);
     assert!(!c.api.job("a").view.suspended);
     assert_eq!(pool(&c).as_deref(), Some("default"));
-    // Whatever writes it time and again waits longer each time.
+    // The pause grows if the templates are changed repeatedly.
     let mut waited = 0;
     for _ in 0..4 {
         move_to(&mut c, "dearer");

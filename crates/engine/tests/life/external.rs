@@ -1,5 +1,5 @@
-//! Parents that others manage (docs/reference/07-integrations.md 7.2, "External frameworks"): jobs below them have no Workload of their own, and do
-//! not run before that of the parent is admitted. What only names a parent is a job like any other.
+//! Parents that other controllers manage (docs/reference/07-integrations.md 7.2, "External frameworks"): their jobs have no Workload of their own,
+//! and do not run before the parent's Workload is admitted. A job that only claims such a parent is like any other job.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind, JobView};
@@ -213,7 +213,7 @@ fn a_parent_without_a_queue_manages_nothing_unless_all_jobs_are_managed() {
 }
 
 #[test]
-fn what_becomes_of_a_parent_is_seen() {
+fn changes_of_a_parent_are_seen() {
     let mut c = cluster(false);
     quota(&mut c, "1");
     // A job that is older than its parent.

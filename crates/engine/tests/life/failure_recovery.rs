@@ -142,7 +142,7 @@ fn a_pod_that_ended_keeps_how_it_ended() {
 }
 
 #[test]
-fn what_failed_is_tried_again_and_told_once() {
+fn what_failed_is_tried_again_and_reported_once() {
     let mut c = cluster();
     node(&mut c, "n", true);
     let stuck = pod(&mut c, "p", &json!({}));

@@ -1,4 +1,4 @@
-//! A Workload that lost its owner reference finds back to its job.
+//! A Workload that lost its owner reference is matched with its job again.
 
 use serde_json::json;
 use sluice_engine::{ObjectRef, Purpose};

@@ -1,4 +1,4 @@
-//! Pods of an object of a kind that a configuration declares, which no field suspends.
+//! Pods of an object of a declared kind that no field suspends.
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
@@ -155,7 +155,7 @@ fn what_matters_more_takes_its_quota_once_its_pods_are_gone() {
 
 /// The gate is off unless it is asked for.
 #[test]
-fn an_end_that_is_told_while_pods_terminate_counts_at_once_only_with_the_gate() {
+fn an_end_that_is_reported_while_pods_terminate_counts_at_once_only_with_the_gate() {
     for fast in [false, true] {
         let (mut c, uid) = with_crew("3");
         c.config.gates = c.config.gates.with(Gate::FastQuotaReleaseInPodIntegration, fast);
@@ -197,7 +197,7 @@ fn add_high(c: &mut Cluster) {
 }
 
 #[test]
-fn an_end_that_is_told_while_pods_run_neither_frees_quota_nor_keeps_it() {
+fn an_end_that_is_reported_while_pods_run_neither_frees_quota_nor_keeps_it() {
     let (mut c, uid) = with_crew("3");
     running(&mut c, &uid);
     c.api.edit_job("crew", |job| {

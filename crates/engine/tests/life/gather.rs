@@ -1,5 +1,5 @@
-//! When a cycle follows on what it is for: what ends within a moment is decided on together, and no further ahead than can be written soon
-//! (docs/manual/performance.md "When decisions are made").
+//! The delay between an event and its cycle: events within a moment are decided together, and decisions are made no further ahead than they can soon
+//! be written (docs/manual/performance.md "When decisions are made").
 
 use jiff::SignedDuration;
 use serde_json::json;

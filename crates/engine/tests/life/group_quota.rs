@@ -1,4 +1,4 @@
-//! Groups of pods run on no more than the quota that is held for them.
+//! Pod groups never run with more than the quota that they hold.
 
 use serde_json::json;
 use sluice_api::v1beta2::Workload;

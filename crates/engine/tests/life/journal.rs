@@ -1,4 +1,4 @@
-//! What the journal says of a Workload's life, and what its ledger makes of it (docs/tasks/journal.md).
+//! The journal's lines about a Workload's lifecycle, and the ledger that results from them (docs/tasks/journal.md).
 
 use std::collections::BTreeSet;
 

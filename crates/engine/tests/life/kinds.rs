@@ -1,5 +1,5 @@
-//! A job of any kind that is managed and not admitted does not run, and of its pods none. The kinds are those of the registry, with declared ones and
-//! one of which others make the Workloads.
+//! A managed job of any kind that is not admitted does not run, and has no running pods. The kinds are those of the registry, declared kinds, and a
+//! kind whose Workloads another controller makes.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

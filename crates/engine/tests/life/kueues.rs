@@ -1,4 +1,4 @@
-//! Workloads that Kueue made for jobs of each kind: Sluice names and reads them alike, in both versions, so that it takes them over as they are.
+//! Workloads that Kueue made for jobs of each kind: Sluice's names and interpretation are the same, in both versions, so it adopts them unchanged.
 
 use k8s_openapi::api::core::v1::Container;
 use serde_json::{Value, json};
@@ -213,7 +213,7 @@ const FRAMEWORKS: [(JobKind, &str); 17] = [
 ];
 
 #[test]
-fn what_becomes_of_a_job_of_any_kind_is_reported_and_counted_by_its_kind() {
+fn the_outcome_of_a_job_of_any_kind_is_reported_and_counted_by_its_kind() {
     for ((kind, framework), (listed, ..)) in FRAMEWORKS.into_iter().zip(MADE) {
         assert_eq!(kind, listed);
         let mut c = empty("100");

@@ -1,5 +1,5 @@
-//! A pod that Kueue queued by itself, and the Workload that it made for it (docs/reference/06-algorithm.md 6.20, docs/reference/07-integrations.md
-//! 7.3): Sluice takes both over as they are, from a release that writes v1beta1 and from one that writes v1beta2.
+//! A pod that Kueue queued by itself, with its Workload (docs/reference/06-algorithm.md 6.20, docs/reference/07-integrations.md 7.3): Sluice adopts
+//! both unchanged, from a release that writes v1beta1 and from one that writes v1beta2.
 
 use serde_json::{Value, json};
 use sluice_api::conversion::{Version, convert};

@@ -1,4 +1,4 @@
-//! What the watches show late, or the answers of writes: nothing is done twice, and nothing lost.
+//! Late watch events and late answers of writes: nothing is done twice, and nothing is lost.
 
 use serde_json::json;
 use sluice_api::job::JobKind;

@@ -265,7 +265,7 @@ fn pods_that_take_longer_than_they_may_are_given_less_time() {
         assert!(c.api.hurried.is_empty());
         c.advance(3600);
         assert_eq!(c.api.hurried.contains(&old), longest.is_some());
-        assert_eq!(c.notes("StopEnforced").len(), usize::from(longest.is_some()), "it is told once");
+        assert_eq!(c.notes("StopEnforced").len(), usize::from(longest.is_some()), "it is reported once");
     }
 }
 
@@ -428,7 +428,7 @@ fn a_job_that_waits_and_is_held_by_its_users_finalizer_is_not_queued_any_more() 
 
 /// What a part leaves behind outlives a job that has ended.
 #[test]
-fn pods_of_a_part_that_was_deleted_keep_the_quota_of_a_job_that_is_over_for_so_long() {
+fn pods_of_a_deleted_part_keep_the_quota_of_an_ended_job_until_they_end() {
     let mut c = set_of(2);
     c.config.longest_termination = Some(LONGEST);
     c.restart();

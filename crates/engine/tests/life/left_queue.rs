@@ -1,4 +1,4 @@
-//! A job that leaves its queue: by itself, in one write with others, with its namespace. What runs keeps the quota that it holds until it has ended.
+//! A job that leaves its queue: alone, in one write with other changes, or with its namespace. A running job keeps its quota until it has ended.
 
 use serde_json::json;
 use sluice_api::job::{JobKind, JobView};

@@ -1,4 +1,4 @@
-//! Pods of jobs with quota that wait all the same, because the webhook did not know them.
+//! Pods of admitted jobs that wait nevertheless, because the webhook did not recognize them.
 
 use k8s_openapi::api::core::v1::PodSchedulingGate;
 use serde_json::{Value, json};

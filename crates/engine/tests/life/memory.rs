@@ -1,4 +1,4 @@
-//! What is kept of objects that need not be known in full.
+//! What is kept of objects that are not needed in full.
 
 use std::sync::Arc;
 

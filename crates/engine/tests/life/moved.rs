@@ -1,4 +1,4 @@
-//! A job that is moved to another queue does not run on the quota of its former one.
+//! A job that is moved to another queue does not run with the quota of its former one.
 
 use serde_json::json;
 use sluice_api::v1beta2::CheckState;

@@ -1,4 +1,4 @@
-//! A slice that lost a node which no other one of its domain replaces moves whole, if Hotswap acts for its queue (ours).
+//! A slice that lost a node without a replacement in its domain moves as a whole, if Hotswap acts for its queue (not in Kueue).
 
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;

@@ -1,4 +1,4 @@
-//! The API server may accept a write and not keep it: the schema of a kind prunes the field, or a policy sets it back.
+//! The API server may accept a write and not store it: the schema of a kind prunes the field, or a policy reverts it.
 
 use serde_json::json;
 use sluice_api::job::JobKind;
@@ -42,7 +42,7 @@ fn a_start_that_is_not_kept_is_one_that_is_refused() {
 }
 
 #[test]
-fn a_stop_that_is_not_kept_is_tried_ever_more_seldom_and_told_once() {
+fn a_stop_that_is_not_kept_is_tried_less_and_less_often_and_reported_once() {
     let mut c = cluster();
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();

@@ -1,4 +1,4 @@
-//! Pods that go on after their job has ended, because its controller leaves them as they are, use its quota until they end.
+//! Pods that outlive their job, because its controller does not delete them, use its quota until they end.
 
 use serde_json::json;
 use sluice_api::job::JobKind;

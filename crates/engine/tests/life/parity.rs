@@ -1,4 +1,4 @@
-//! What clients of Kueue rely on beyond the tables of its contract: each was seen on the real one.
+//! Behaviour that clients of Kueue rely on beyond the tables of its contract: all of it was observed with the real Kueue.
 
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
@@ -332,7 +332,7 @@ fn a_preemptor_without_the_label_of_its_job_is_named_unknown() {
 }
 
 #[test]
-fn above_the_maximum_and_above_its_own_limits_are_told_apart() {
+fn above_the_maximum_and_above_its_own_limits_have_different_messages() {
     let range = json!([{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "2"}}]);
     let limited = |own: Value, requests: &str| {
         let mut c = Cluster::plain();
@@ -437,7 +437,7 @@ fn a_job_made_with_its_queues_does_not_begin_with_a_warning() {
         warnings.map(|e| (e.reason.clone(), e.note.clone())).collect()
     };
     assert_eq!(warnings(&c), []);
-    // What still lacks its queue then is told so, once.
+    // A job that still has no queue then gets this reason, once.
     c.api.add_job(job("team-a", "b", "nowhere", 1, "1"));
     c.advance(60);
     let reported = [("Misconfigured".to_owned(), "LocalQueue nowhere doesn't exist".to_owned())];

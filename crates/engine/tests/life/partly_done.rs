@@ -1,4 +1,4 @@
-//! Jobs of which some pods ended before they were stopped.
+//! Jobs that are stopped after some of their pods have ended.
 
 use serde_json::json;
 use sluice_api::job::JobFinished;

@@ -1,4 +1,4 @@
-//! Parts that are left out: others do what they do, and what they would have written or said is not.
+//! Disabled parts: the others work as usual, and the disabled ones write and report nothing.
 
 use serde_json::{Value, json};
 use sluice_core::FairSharing;

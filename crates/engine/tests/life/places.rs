@@ -1,4 +1,4 @@
-//! A job that waits goes where its user lets it: its Workload follows when that changes, and is left alone otherwise.
+//! A waiting job runs where its user allows it: its Workload follows changes of that, and is otherwise not written.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;

@@ -1,4 +1,4 @@
-//! What large groups and many pods cost, as counts.
+//! The cost of large groups and many pods, as counts.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;

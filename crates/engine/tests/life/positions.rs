@@ -1,4 +1,4 @@
-//! Pod sets of an admission and of a job are matched by their positions, whatever they are called.
+//! Pod sets of an admission and of a job are matched by their positions, not by their names.
 
 use serde_json::json;
 use sluice_engine::Kind;

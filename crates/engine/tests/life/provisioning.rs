@@ -1,5 +1,4 @@
-//! Nodes before admission: the ProvisioningRequest controller against a provider that plays every state (docs/reference/06-algorithm.md,
-//! 6.23).
+//! Nodes before admission: the ProvisioningRequest controller with a provider that plays every state (docs/reference/06-algorithm.md, 6.23).
 
 use serde_json::{Value, json};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
@@ -367,7 +366,7 @@ fn a_request_that_its_user_deletes_is_made_again() {
 }
 
 #[test]
-fn what_cannot_be_created_is_told_and_tried_again() {
+fn what_cannot_be_created_is_reported_and_tried_again() {
     let mut c = cluster(config(), &json!({}));
     c.fail.push_back((Purpose::CreateTemplate, WriteError::Refused("no".to_owned())));
     c.fail.push_back((Purpose::CreateRequest, WriteError::NotFound("no such kind".to_owned())));

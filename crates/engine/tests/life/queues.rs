@@ -1,4 +1,4 @@
-//! Stopped LocalQueues, deactivation of what waits, priorities that change (docs/reference/06-algorithm.md 6.18 and 6.19).
+//! Stopped LocalQueues, deactivation of waiting Workloads, changing priorities (docs/reference/06-algorithm.md 6.18 and 6.19).
 
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};

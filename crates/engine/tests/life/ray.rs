@@ -307,7 +307,7 @@ fn a_cluster_that_the_status_of_its_job_does_not_name_needs_quota_of_its_own() {
     (unsuspended.job.name, unsuspended.generation) = ("train-g5h6i".into(), 2);
     add_unnamed(&mut c, forged);
     assert!(!is_suspended(&c, "train-d3e4f"));
-    // But what its user changed since it was made is none that KubeRay just made.
+    // A cluster that its user has changed since its creation was not just made by KubeRay.
     add_unnamed(&mut c, unsuspended);
     assert!(is_suspended(&c, "train-g5h6i"));
     c.advance(11);

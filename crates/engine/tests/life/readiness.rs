@@ -70,7 +70,7 @@ fn run_time_before_an_eviction_is_measured_for_both_queues() {
 }
 
 #[test]
-fn readiness_is_told_lost_and_recovered() {
+fn readiness_is_reported_lost_and_recovered() {
     let mut c = wait(|_| {});
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.settle();

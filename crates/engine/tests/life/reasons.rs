@@ -10,7 +10,7 @@ use crate::contract::{ADMISSION, JOBS, Row, WORKLOADS, answer, check_with, cq, s
 use crate::model::{Api, Cluster};
 use crate::waiting::{checked, gate};
 
-/// The transitions whose reasons have two names: what is played, and what is told with the granular and with the older ones.
+/// The transitions whose reasons have two names: what happens, and what is reported with the granular and with the older reasons.
 type Twice = (
     fn(&mut Cluster),
     [&'static [(&'static str, &'static str)]; 2],

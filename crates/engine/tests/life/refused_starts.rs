@@ -51,7 +51,7 @@ fn others_get_the_quota_of_a_job_whose_start_is_refused() {
 }
 
 #[test]
-fn a_start_that_stays_refused_is_tried_ever_more_seldom_and_told_once() {
+fn a_start_that_stays_refused_is_tried_less_and_less_often_and_reported_once() {
     let mut c = refused(JobKind::JOB);
     c.advance(86_400);
     assert!((10..40).contains(&c.refused), "{}", c.refused);

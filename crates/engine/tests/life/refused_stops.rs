@@ -156,7 +156,7 @@ fn a_part_that_could_not_be_deleted_either_is_suspended_when_that_is_allowed_aga
 }
 
 #[test]
-fn a_part_that_its_maker_makes_again_as_it_was_is_deleted_ever_more_seldom() {
+fn a_part_that_its_maker_makes_again_as_it_was_is_deleted_less_and_less_often() {
     let (mut c, part) = with_part();
     c.refuse = Some((Purpose::SuspendJob, refusal()));
     // Two at first: neither waits for the other.

@@ -1,4 +1,4 @@
-//! What is told about jobs: rows of docs/reference/03-conditions-events.md 3.4 that no other test of a life has.
+//! What is reported about jobs: rows of docs/reference/03-conditions-events.md 3.4 that no other test of a life has.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};
@@ -66,7 +66,7 @@ fn of_two_workloads_the_one_that_does_not_match_goes() {
 }
 
 #[test]
-fn a_waiting_job_that_changes_and_one_that_ends_are_told_what_became_of_their_workloads() {
+fn a_waiting_job_that_changes_and_one_that_ends_get_events_about_their_workloads() {
     let mut c = cluster();
     submit(&mut c, "a", "lq", 3, |_| {});
     c.api.edit_job("a", |job| job.view.pod_sets = vec![pod_set("main", 1, "1")]);
@@ -109,7 +109,7 @@ fn the_reporter_of_a_job_set_is_named_after_its_integration() {
 }
 
 #[test]
-fn a_job_below_more_owners_than_are_looked_at_is_left_alone_and_told_so() {
+fn a_job_below_more_owners_than_are_read_is_not_managed_and_gets_the_reason() {
     let mut c = cluster();
     let owner = |name: &str, uid: &str| ControllerRef {
         api_version: "batch/v1".to_owned(),

@@ -1,5 +1,4 @@
-//! What a workload asks for: reclaimable pods, partial admission, limits, overhead, transformations (docs/reference/06-algorithm.md 6.2 and
-//! 6.19).
+//! The requests of a workload: reclaimable pods, partial admission, limits, overhead, transformations (docs/reference/06-algorithm.md 6.2 and 6.19).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Restart at every step: each two-step protocol is cut after every write, and an engine that knows nothing but the API objects
-//! goes on. The end is the same: nothing lost, nothing twice, no quota leaked.
+//! Restart at every step: each two-step protocol is cut after every write, and an engine that knows only the API objects continues. The end is the
+//! same: nothing is lost or done twice, and no quota leaks.
 
 use serde_json::json;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};

@@ -1,4 +1,4 @@
-//! Retention, orphans, owners that are gone, finalizers that never hold for good (docs/reference/06-algorithm.md 6.19).
+//! Retention, orphans, missing owners, finalizers that never block for good (docs/reference/06-algorithm.md 6.19).
 
 use serde_json::json;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WaitForPodsReady, WriteError};

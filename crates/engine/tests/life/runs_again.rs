@@ -1,4 +1,4 @@
-//! Pods that ended well, gave their quota back, and run again: their controller restarts the whole job.
+//! Pods that succeeded, released their quota, and run again: their controller restarts the whole job.
 
 use serde_json::json;
 use sluice_api::job::JobKind;

@@ -1,4 +1,4 @@
-//! Which series there are, and when they come and go.
+//! The existing metric series, and when they are added and removed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Parts of a job that runs have no more of its quota than their share.
+//! Parts of a running job use no more of its quota than their share.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind};

@@ -1,4 +1,4 @@
-//! Where Workloads come from: gates, prebuilt ones, jobs without a queue name, what is copied (docs/reference/06-algorithm.md 6.19;
+//! The origins of Workloads: gates, prebuilt ones, jobs without a queue name, copied fields (docs/reference/06-algorithm.md 6.19;
 //! docs/reference/07-integrations.md 7.1).
 
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Jobs that run on Workloads of Kueue's go on when Sluice takes over. The Workloads are written out here as Kueue writes them: nothing of Sluice made
-//! them. Where Sluice would compose another Workload for the same job, it keeps Kueue's until the job is stopped.
+//! Jobs with Workloads of Kueue continue to run when Sluice takes over. The Workloads are written here in Kueue's form, not by Sluice. If Sluice
+//! would build another Workload for the same job, it keeps Kueue's until the job is stopped.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;

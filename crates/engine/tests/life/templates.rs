@@ -1,4 +1,4 @@
-//! Jobs whose pods another object decides: TrainJobs and their runtimes.
+//! Jobs whose pods are determined by another object: TrainJobs and their runtimes.
 
 use std::collections::BTreeSet;
 
@@ -171,7 +171,7 @@ fn a_job_that_runs_by_other_pods_than_were_admitted_is_stopped() {
 }
 
 #[test]
-fn a_part_that_its_controller_makes_with_other_pods_again_and_again_is_deleted_ever_more_seldom() {
+fn a_part_that_its_controller_makes_with_other_pods_again_and_again_is_deleted_less_and_less_often() {
     let mut c = admitted();
     for _ in 0..600 {
         if state(&c, JobKind::JOB_SET).is_none() {

@@ -1,5 +1,4 @@
-//! A TrainJob that another job's controller made has no Workload of its own: the JobSet that the trainer makes for it is compared with what the
-//! TrainJob says.
+//! A TrainJob that another job's controller made has no Workload of its own: the JobSet that the trainer makes for it is compared with the TrainJob.
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobRef};

@@ -1,4 +1,4 @@
-//! Pods that claim to be those of a Workload that holds their node.
+//! Pods that claim to belong to a Workload that holds their node.
 
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef};

@@ -1,4 +1,4 @@
-//! What a RuntimeClass adds to pods counts for their nodes, as the API server makes it so.
+//! The overhead that a RuntimeClass adds to pods counts for their nodes, as in the API server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A job that is managed and not admitted does not run, whatever else is wrong with it.
+//! A managed job that is not admitted does not run, whatever other problems it has.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

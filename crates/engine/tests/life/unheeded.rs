@@ -1,4 +1,4 @@
-//! A stop that the job's controller does not obey: the job is touched, and then its pods are deleted.
+//! A stop that the job's controller ignores: the job is touched, and then its pods are deleted.
 
 use serde_json::json;
 use sluice_api::job::JobKind;
@@ -109,7 +109,7 @@ fn pods_of_an_appwrapper_are_ended_also_where_other_objects_control_them() {
 }
 
 #[test]
-fn pods_that_are_made_anew_are_deleted_anew_ever_more_seldom() {
+fn pods_that_are_made_anew_are_deleted_anew_less_and_less_often() {
     let mut c = running(JobKind::RAY_CLUSTER, Disobeys::MakesOthers);
     evict(&mut c);
     c.advance(3_600);
@@ -164,9 +164,9 @@ fn what_its_user_lets_run_is_ended_though_its_status_shows_no_pods() {
     }
 }
 
-/// Each time that it is let run it is stopped again; that does not put off its end.
+/// Each time that its user lets it run it is stopped again; that does not delay its end.
 #[test]
-fn what_its_user_lets_run_time_and_again_is_ended_all_the_same() {
+fn what_its_user_repeatedly_lets_run_is_ended_all_the_same() {
     let mut c = cluster();
     let mut ray = job("team-a", "old", "lq", 2, "1");
     ray.job.kind = JobKind::RAY_CLUSTER;

@@ -1,4 +1,4 @@
-//! Jobs that become what cannot be read: they hold no quota for what cannot start, and disturb no other.
+//! Jobs that become unreadable: they hold no quota if they cannot start, and do not affect other jobs.
 
 use serde_json::json;
 use sluice_api::job::{JobKind, JobView};
@@ -120,7 +120,7 @@ fn declared() -> JobKind {
 }
 
 #[test]
-fn one_that_its_run_makes_unreadable_is_started_ever_more_seldom() {
+fn one_that_its_run_makes_unreadable_is_started_less_and_less_often() {
     let kind = declared();
     let mut c = bed_with(kind);
     add(&mut c, "flaps", kind);

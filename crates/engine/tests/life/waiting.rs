@@ -1,6 +1,5 @@
-//! Why a Workload waits, or waits again: rows of docs/reference/03-conditions-events.md 3.1 beside those of [`crate::contract`], and who has the
-//! last word
-//! (the precedence in 3.1, "Rules").
+//! Why a Workload waits, or waits again: rows of docs/reference/03-conditions-events.md 3.1 beside those of [`crate::contract`], and which reason
+//! wins (the precedence in 3.1, "Rules").
 
 use std::sync::Arc;
 
@@ -105,7 +104,7 @@ fn a_workload_that_waits_for_checks_loses_its_quota_with_its_queues() {
 }
 
 #[test]
-fn what_is_over_is_not_told_any_longer() {
+fn what_is_over_is_not_reported_any_longer() {
     for (granular, reason) in [(true, "PendingEvaluation"), (false, "Pending")] {
         let mut c = Cluster::new(gate(Gate::UnadmittedWorkloadsObservability, granular));
         c.api.namespace("team-a", &[("team", "a")]);
@@ -126,7 +125,7 @@ fn what_is_over_is_not_told_any_longer() {
 }
 
 #[test]
-fn a_namespace_that_is_selected_later_is_no_longer_told_that_it_is_not() {
+fn a_namespace_that_is_selected_later_is_no_longer_reported_as_not_selected() {
     let mut c = Cluster::plain();
     let selector = json!({"matchLabels": {"team": "b"}});
     c.api.simple("1", &json!({"queueingStrategy": "StrictFIFO", "namespaceSelector": selector}));
@@ -327,7 +326,7 @@ fn a_workload_like_one_that_failed_has_its_reason_and_no_event() {
 }
 
 #[test]
-fn preemption_that_a_gate_forbids_is_told_and_happens_when_it_opens() {
+fn preemption_that_a_gate_forbids_is_reported_and_happens_when_it_opens() {
     let mut c = Cluster::plain();
     c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
     submit(&mut c, "victim", "lq", 1, |_| {});
@@ -381,7 +380,7 @@ fn resource_claims_are_refused_where_their_integration_is_off() {
 }
 
 #[test]
-fn the_flavors_that_were_considered_are_told_unless_they_plainly_fit() {
+fn the_flavors_that_were_considered_are_reported_unless_they_plainly_fit() {
     let play = |c: &mut Cluster| {
         cohort(c, "0", "2", json!({}));
         submit(c, "a", "lq", 1, |_| {});
@@ -395,7 +394,7 @@ fn the_flavors_that_were_considered_are_told_unless_they_plainly_fit() {
 }
 
 #[test]
-fn the_maximum_capacity_that_is_told_is_that_without_a_cohort_that_was_removed() {
+fn the_maximum_capacity_that_is_reported_is_that_without_a_cohort_that_was_removed() {
     let mut c = Cluster::plain();
     cohort(&mut c, "1", "1", json!({}));
     c.api.put(

@@ -1,4 +1,4 @@
-//! Jobs in an AppWrapper, and those that their controllers make, have no Workload: the AppWrapper has.
+//! Jobs in an AppWrapper, and jobs that their controllers make, have no Workload: only the AppWrapper has one.
 
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind, JobView, WrappedPods};

@@ -85,7 +85,7 @@ impl Api {
         format!("uid-{:04}", self.uids)
     }
 
-    /// The object as the engine is told it.
+    /// The object as the engine receives it.
     pub fn seen(&self, reference: &ObjectRef) -> Object {
         self.object(reference).expect("the object exists")
     }

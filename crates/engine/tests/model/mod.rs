@@ -1,8 +1,7 @@
-//! A small API server in memory, with controllers that play jobs: the spine of the engine's tests.
+//! A small API server in memory, with controllers that play jobs: the basis of the engine's tests.
 //!
-//! It keeps objects as JSON (jobs as views), applies the engine's writes as the real one would as far as the engine can
-//! tell (optimistic locking, field managers of Workload status, finalizers, owner garbage collection, generations), and
-//! feeds answers and watch events back.
+//! It keeps objects as JSON (jobs as views), applies the engine's writes like the real one as far as the engine can notice (optimistic locking, field
+//! managers of Workload status, finalizers, owner garbage collection, generations), and returns answers and watch events.
 #![expect(dead_code, reason = "each test binary uses a part")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
@@ -450,7 +449,7 @@ impl Cluster {
             if job.view.suspended || goes || job.view.queue_name.is_none() || job.started_by_user {
                 continue;
             }
-            // What ran when its queue began to ask for another check is stopped only after it was told so.
+            // A job that ran when its queue began to ask for another check is stopped only after the check is in its Workload.
             let let_run = |w: &v1beta2::Workload| {
                 let is_true = |type_| find(w, type_).is_some_and(|c| c.status == "True");
                 let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));

@@ -1,4 +1,4 @@
-//! What a start and a stop do to a job.
+//! The effects of a start and a stop on a job.
 
 use std::sync::Arc;
 

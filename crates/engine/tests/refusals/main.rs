@@ -1,4 +1,4 @@
-//! A write that is answered with an error again and again is never repeated without end, whatever it is for, and its object says why.
+//! A write that fails again and again is never repeated without end, for any purpose, and its object gets the reason.
 
 #[path = "../model/mod.rs"]
 mod model;
@@ -322,7 +322,7 @@ fn table_of(
             wrong.push(format!("{purpose:?} is written {} times in an hour", c.refused));
         }
         if reported(&c).len() != events {
-            wrong.push(format!("{purpose:?} is told so: {:?}", reported(&c)));
+            wrong.push(format!("{purpose:?} is reported: {:?}", reported(&c)));
         }
         let warnings: Vec<_> = c.warnings.iter().filter(|line| line.contains("no such luck")).collect();
         if matches!(error, WriteError::NotFound(_)) && !creates(purpose) && !warnings.is_empty() {
@@ -354,7 +354,7 @@ fn each_purpose_is_played() {
 }
 
 #[test]
-fn writes_on_pods_are_repeated_ever_more_seldom_and_the_pod_says_why() {
+fn writes_on_pods_are_repeated_less_and_less_often_and_the_pod_says_why() {
     let no = "no such luck".to_owned();
     for (error, most, events) in [
         (WriteError::Refused(no.clone()), 20, 1),
@@ -367,24 +367,24 @@ fn writes_on_pods_are_repeated_ever_more_seldom_and_the_pod_says_why() {
 }
 
 #[test]
-fn a_write_that_is_refused_is_repeated_ever_more_seldom_and_its_object_says_why() {
+fn a_write_that_is_refused_is_repeated_less_and_less_often_and_its_object_says_why() {
     // 400, 403, 413 and 422: an hour has 5, 10, 20, 40, 80, 160 and then 300 seconds.
     table(PURPOSES, &WriteError::Refused("no such luck".to_owned()), |purpose| each(purpose, 20));
 }
 
 #[test]
-fn a_write_that_fails_is_repeated_ever_more_seldom_and_its_object_says_why() {
+fn a_write_that_fails_is_repeated_less_and_less_often_and_its_object_says_why() {
     // 429, 500, no answer: and then every minute.
     table(PURPOSES, &WriteError::Transient("no such luck".to_owned()), |purpose| each(purpose, 80));
 }
 
 #[test]
-fn a_conflict_that_no_newer_version_explains_is_repeated_ever_more_seldom_and_its_object_says_why() {
+fn a_conflict_that_no_newer_version_explains_is_repeated_less_and_less_often_and_its_object_says_why() {
     table(PURPOSES, &WriteError::Conflict("no such luck".to_owned()), |purpose| each(purpose, 90));
 }
 
 #[test]
-fn an_object_that_is_in_the_way_is_told_and_looked_at_ever_more_seldom() {
+fn an_object_that_is_in_the_way_is_reported_and_read_less_and_less_often() {
     let purposes = PURPOSES.into_iter().filter(|purpose| creates(*purpose));
     table(purposes, &WriteError::AlreadyExists("no such luck".to_owned()), |_| (20, 1));
 }

@@ -1,4 +1,4 @@
-//! Plays into the writes that need pods, parts of jobs, slices or a topology.
+//! Runs that reach the writes for pods, parts of jobs, slices and topologies.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The adapter of workload.codeflare.dev/v1beta2 AppWrapper (docs/reference/07-integrations.md 7.1 and 7.2).
 //!
-//! An AppWrapper wraps whole objects, its components. Its controller makes them when it is started, with what `podSetInfos` say added to
-//! their pod templates, and deletes them when it is stopped. The templates themselves never change.
+//! An AppWrapper wraps whole objects, its components. Its controller makes them when it is started, and adds the content of `podSetInfos` to their
+//! pod templates; it deletes them when it is stopped. The templates themselves never change.
 
 #[cfg(rustfmt)]
 mod descriptor;
@@ -53,7 +53,7 @@ impl Adapter for AppWrapper {
         view
     }
 
-    /// What admission adds goes beside the templates: the controller adds it to what it makes of them.
+    /// The additions of admission are kept beside the templates: the controller adds them to what it makes of these.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         let mut components: Vec<(usize, Vec<Value>)> = Vec::new();
         for (pod_set, info) in paired(view, infos)? {
@@ -76,13 +76,13 @@ impl Adapter for AppWrapper {
         Ok(Patch::Json(operations).pinned(&view.resource_version))
     }
 
-    /// What admission added is all that has to go, whatever the Workload says.
+    /// Only the additions of admission have to be removed, whatever the Workload's templates are.
     fn stop(&self, view: &JobView, _infos: &[PodSetInfo]) -> Vec<Step> {
         let mut operations = vec![suspend_operation(true)];
         let mut components: Vec<_> = view.pod_sets.iter().map(index).collect();
         components.dedup();
         for at in components {
-            // What is removed has to be there.
+            // A removed value has to exist: it is added first.
             operations.push(json!({"op": "add", "path": infos_of(at), "value": []}));
             operations.push(json!({"op": "remove", "path": infos_of(at)}));
         }
@@ -137,7 +137,7 @@ impl Adapter for AppWrapper {
         }
     }
 
-    /// Its controller sets phases, and holds on to what it made of one that failed for as long as its user wants.
+    /// Its controller sets phases, and keeps the objects of a failed one for as long as its user wants.
     fn finished(&self, object: &Value) -> Option<JobFinished> {
         let status = &object["status"];
         match status["phase"].as_str()? {
@@ -164,7 +164,7 @@ impl Adapter for AppWrapper {
         inner.map(|found| (found.pointer, Schema::PodTemplate)).collect()
     }
 
-    /// What would run without quota is not let in.
+    /// Objects that would run without quota are refused.
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
         if !context.manage_jobs_without_queue_name && change.meta.queue_name().is_none() {
             return;
@@ -186,7 +186,7 @@ struct Found<'a> {
     bare: &'a Value,
     /// Where it is, from the AppWrapper on.
     pointer: String,
-    /// What admission added; null where it is not admitted.
+    /// The additions of admission; null if it is not admitted.
     info: &'a Value,
     wrapped: Arc<Wrapped>,
 }
@@ -206,10 +206,10 @@ fn templates(object: &Value) -> Result<Vec<Found<'_>>, String> {
     Ok(all)
 }
 
-/// Those of one component. `status` is what its controller has written down of it.
+/// The pod sets of one component. `status` is the controller's record of it.
 ///
-/// The number and the size of the pods are those that the wrapped object has by its own kind: of a kind that AppWrapper's library knows they are
-/// taken from there, of others it has to be declared as many.
+/// The number and the size of the pods are those of the wrapped object's own kind: for a kind that AppWrapper's library knows they are taken from
+/// there, for others the same number has to be declared.
 fn of_component<'a>(
     at: usize,
     component: &'a Value,
@@ -247,7 +247,7 @@ fn of_component<'a>(
     Ok(all)
 }
 
-/// What the components of an AppWrapper ask for beyond what they declare: where, and what is wrong.
+/// What the components of an AppWrapper request beyond their declarations: where, and what is wrong.
 fn beyond_declared(object: &Value) -> Vec<(String, String)> {
     let components = object["spec"]["components"].as_array().into_iter().flatten().enumerate();
     let of = |(at, component): (usize, &Value)| {
@@ -260,7 +260,7 @@ fn beyond_declared(object: &Value) -> Vec<(String, String)> {
 fn wrapped(index: usize, object: &Value, status: Option<&Value>, sizes: Option<Vec<WrappedPods>>) -> Wrapped {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let [named, prefix] = ["name", "generateName"].map(|key| text(&object["metadata"][key]));
-    // The controller writes the whole name down once the object is there.
+    // The controller records the whole name once the object exists.
     let made = status.filter(|status| is_true(status, "ResourcesDeployed"));
     let made = made.map(|status| text(&status["name"])).filter(|name| named.is_empty() && !name.is_empty());
     let named = made.unwrap_or(named);
@@ -318,7 +318,7 @@ fn infos_of(component: usize) -> String {
     format!("/spec/components/{component}/podSetInfos")
 }
 
-/// What admission adds to a template, as an AppWrapper has it. It has no place for affinity, which is only a preference.
+/// The additions of admission to a template, in AppWrapper's form. It has no field for affinity, which is only a preference.
 fn addition(adds: &PodScheduling) -> Value {
     let fields = [
         ("labels", json!(adds.labels)),
@@ -332,7 +332,7 @@ fn addition(adds: &PodScheduling) -> Value {
     Value::Object(given.map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A template that was copied from a running job names that one's Workload, and nothing takes that out of it here.
+/// A template that was copied from a running job names that job's Workload, and nothing removes that here.
 fn keeps_workload(pod_set: &JobPodSet, info: &PodSetInfo) -> Result<(), StartError> {
     let (has, wanted) = [&pod_set.scheduling, &info.scheduling]
         .map(|scheduling| scheduling.annotations.get(labels::WORKLOAD))
@@ -361,7 +361,7 @@ fn time_of(status: &Value, type_: &str) -> Option<Timestamp> {
     condition(status, type_)?["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// What the controller says of being suspended: that it holds no quota. It says nothing of that before the first start.
+/// Whether the controller reports it suspended: that it holds no quota. Before the first start it reports nothing of that.
 fn suspended_condition(status: &Value, created: Timestamp) -> Option<(bool, Timestamp)> {
     match condition(status, "QuotaReserved") {
         Some(condition) => Some((condition["status"] != "True", time_of(status, "QuotaReserved")?)),

@@ -1,4 +1,4 @@
-//! What a wrapped object asks for by the adapter of its own kind: its controller makes these pods, whatever an AppWrapper declares.
+//! The requests of a wrapped object according to its own kind's adapter: its controller makes these pods, whatever an AppWrapper declares.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ pub(super) struct OwnPods<'a> {
     pub pointer: String,
     /// The template, with what the kind's controller adds.
     pub template: Cow<'a, Value>,
-    /// What it asks for.
+    /// Its pods.
     pub pods: WrappedPods,
     /// Whether the controller makes them by itself, from a template of its own.
     pub is_default: bool,
 }
 
-/// Which pods of a wrapped object are beyond those that its component declares: where that is, from the component on, and what is wrong.
+/// Which pods of a wrapped object exceed those that its component declares: the path within the component, and what is wrong.
 pub(super) fn beyond(object: &Value, declared: &[Pods], own: &[OwnPods<'_>]) -> Option<(String, String)> {
     let is_inferred = pods::are_known(object);
     let find = |(at, pods): (usize, &Pods)| Some((path::find(object, &pods.path).ok()?.1, (at, pods.count)));
@@ -45,7 +45,7 @@ pub(super) fn beyond(object: &Value, declared: &[Pods], own: &[OwnPods<'_>]) -> 
     })
 }
 
-/// The same of a component, if it can be read.
+/// The same for a component, if it can be read.
 pub(super) fn beyond_declared(component: &Value) -> Option<(String, String)> {
     let object = &component["template"];
     let declared = pods::of(component, None).ok()?;
@@ -73,7 +73,7 @@ pub(super) fn of(object: &Value) -> Result<Option<Vec<OwnPods<'_>>>, String> {
     if groups.len() != view.pod_sets.len() {
         return Ok(None);
     }
-    // The pod sets of a kind whose pods are in groups are those of one of these.
+    // The pod sets of a kind whose pods are in groups are those of one group.
     let times = view.groups.map_or(1, |groups| i32::try_from(groups).unwrap_or(i32::MAX));
     let own = groups.into_iter().zip(view.pod_sets).map(|(group, set)| OwnPods {
         pods: WrappedPods {
@@ -88,7 +88,7 @@ pub(super) fn of(object: &Value) -> Result<Option<Vec<OwnPods<'_>>>, String> {
     Ok(Some(own.collect()))
 }
 
-/// Those of an AppWrapper in an AppWrapper.
+/// The pods of an AppWrapper in an AppWrapper.
 fn nested(object: &Value) -> Result<Vec<OwnPods<'_>>, String> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let of = |(number, found): (usize, Found<'_>)| {

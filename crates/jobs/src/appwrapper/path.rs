@@ -1,10 +1,10 @@
-//! Paths into a wrapped object, as AppWrappers have them: `template.spec.replicatedJobs[0].template`.
+//! Paths into a wrapped object, in AppWrapper's form: `template.spec.replicatedJobs[0].template`.
 
 use serde_json::Value;
 
 use crate::patch::escape;
 
-/// The value at a path, and its JSON pointer from the wrapped object on; else what is wrong with the path.
+/// The value at a path, and its JSON pointer within the wrapped object; else what is wrong with the path.
 pub(super) fn find<'a>(object: &'a Value, path: &str) -> Result<(&'a Value, String), String> {
     let wrong = |why: &str| format!("path {path:?}: {why}");
     let mut rest = path.strip_prefix("template").ok_or_else(|| wrong("does not begin with \"template\""))?;

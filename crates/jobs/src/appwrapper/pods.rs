@@ -48,10 +48,10 @@ impl Pods {
     }
 }
 
-/// The pods of a component, in the order in which its controller has them. `status` is what the controller has written down of it.
+/// The pods of a component, in its controller's order. `status` is the controller's record of it.
 ///
-/// What the controller wrote down counts, as it makes the pods. It may know more kinds than are known here; but fewer pods than the component
-/// asks for would run pods without quota.
+/// The record counts, as the controller makes the pods. It may know more kinds than this crate; but if it had fewer pods than the component requests,
+/// pods would run without quota.
 pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>, String> {
     let list =
         |value: &Value| -> Vec<Pods> { value.as_array().into_iter().flatten().map(Pods::read).collect() };
@@ -117,7 +117,7 @@ fn of_known_kind(object: &Value) -> Result<Vec<Pods>, String> {
     }
 }
 
-/// How the pods of an object are told apart by its own kind: the label with the number of a pod, and that with the number of its part.
+/// The labels by which an object's own controller numbers its pods: the label with the number of a pod, and the label with the number of its part.
 fn index_labels(object: &Value) -> [Option<String>; 2] {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     let kind = JobKind::from_owner(text("apiVersion"), text("kind"));

@@ -1,9 +1,9 @@
-//! The pod templates of what an AppWrapper wraps. They never came to the API server as such: what it would have made of their containers is
-//! made here, so that a Workload of Kueue's for the same AppWrapper is known again.
+//! The pod templates in an AppWrapper's components. The API server never sees them as such: its defaults for containers are applied here, so that a
+//! Workload that Kueue made for the same AppWrapper is recognized.
 
 use serde_json::{Map, Value, json};
 
-/// What a Workload keeps of a container: what tells pods apart for a queue.
+/// The fields of a container that a Workload keeps: those that matter to a queue.
 const KEPT: [&str; 10] = [
     "name",
     "image",

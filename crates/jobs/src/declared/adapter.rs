@@ -23,7 +23,7 @@ use crate::topology;
 pub(crate) struct Declared {
     /// The kind.
     pub(super) of: JobKind,
-    /// As it is in the configuration.
+    /// The declaration from the configuration.
     pub(super) declaration: DeclaredKind,
     pub(super) pod_sets: Vec<PodSet>,
     /// Whether a template is in a list.
@@ -64,7 +64,7 @@ pub(super) enum Count {
     Made(Expression),
 }
 
-/// Evaluates the expressions of a declaration over one object, and remembers the first that fails.
+/// Evaluates the expressions of a declaration over one object, and remembers the first error.
 pub(super) struct Reading<'a> {
     object: &'a Value,
     budget: Budget,
@@ -76,12 +76,12 @@ impl<'a> Reading<'a> {
         Self { object, budget: Budget::new(), failure: None }
     }
 
-    /// Whether something is so. What is not there yet is not so; where that cannot be said, `otherwise`.
+    /// Whether a condition is true. If a field is missing it is false; if it cannot be evaluated, `otherwise`.
     fn truth(&mut self, field: &str, expression: &Expression, otherwise: bool) -> bool {
         self.tried(field, expression).unwrap_or(otherwise)
     }
 
-    /// The same; none where that cannot be said.
+    /// The same; `None` if it cannot be evaluated.
     fn tried(&mut self, field: &str, expression: &Expression) -> Option<bool> {
         match expression.truth(self.object, &self.budget) {
             Ok(value) => Some(value),
@@ -206,7 +206,7 @@ impl Adapter for Declared {
         self.declaration.suspend.suspended.clone()
     }
 
-    /// Where its pods wait in its place, its queue is fixed as soon as one of them may run.
+    /// If its pods wait in its place, its queue is fixed as soon as one of them may run.
     fn is_suspended(&self, object: &Value) -> bool {
         if self.gates_pods() {
             return !Reading::new(object).truth("active", &self.active, true);
@@ -296,7 +296,7 @@ impl Declared {
         self.pod_sets.iter().find(|declared| declared.name == pod_set.name).map(|declared| &declared.places)
     }
 
-    /// The one patch that sets the field that suspends it, and gives its pods what they are to have.
+    /// The patch that sets the field that suspends it, and the scheduling fields of its pods.
     fn patch(&self, suspend: &Value, changes: &[(&JobPodSet, sluice_api::job::PodScheduling)]) -> Patch {
         if self.through_list {
             let mut operations = Vec::new();
@@ -323,7 +323,7 @@ impl Declared {
 }
 
 impl PodSet {
-    /// Its template with what admission may change in it; none if the object has no such pods.
+    /// Its template with the fields that admission may change; `None` if the object has no such pods.
     fn template<'a>(&self, reading: &mut Reading<'a>) -> Result<Option<Cow<'a, Value>>, String> {
         let template = match &self.template {
             Template::At(parts) => match places::at(reading.object, parts) {
@@ -357,7 +357,7 @@ impl PodSet {
         }
     }
 
-    /// One of its fields in the declaration.
+    /// The name of one of its fields in the declaration.
     fn field(&self, name: &str) -> String {
         format!("podSets[{}].{name}", self.index)
     }
@@ -370,7 +370,7 @@ impl PodSet {
         }
     }
 
-    /// Where its template is, from the object on; the spec of one that is made.
+    /// The JSON pointer of its template in the object; of its spec if it has one of its own.
     fn pointer(&self) -> String {
         match &self.template {
             Template::At(parts) => pointer(parts),

@@ -8,7 +8,7 @@ use super::adapter::{Count, Declared, PodSet, Template};
 use super::cel::{Budget, Expression, Failure};
 use super::places::{Places, pointer};
 
-/// What is wrong so far.
+/// The errors so far.
 struct Errors<'a> {
     /// Where the declaration stands in the file.
     path: &'a str,
@@ -25,13 +25,13 @@ impl Errors<'_> {
         Expression::compile(source?).map_err(|why| self.add(field, why)).ok()
     }
 
-    /// Reads a path, of which the form was checked when the configuration was read.
+    /// Reads a path whose form was checked when the configuration was read.
     fn parts(&mut self, field: &str, path: &str) -> Vec<String> {
         path_parts(path).map_err(|why| self.add(field, why)).unwrap_or_default()
     }
 }
 
-/// Compiles a declaration; else says what is wrong with it.
+/// Compiles a declaration; an error describes the problem.
 pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared, Vec<FieldError>> {
     let mut errors = Errors { path, found: Vec::new() };
     let suspend = errors.parts("suspend.path", &declaration.suspend.path);
@@ -95,7 +95,7 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
 const BY_EXPRESSIONS: &str =
     "its declaration has expressions, pod sets that may be missing, or other places for what admission adds";
 
-/// Where a pod set is, if a path says so. What is said of a kind is kept for as long as the process runs.
+/// The location of a pod set, if a path describes it. It is kept as long as the process runs.
 fn described(pod_set: &PodSet) -> Option<PodsAt> {
     let kept = |text: &str| -> &'static str { String::from(text).leak() };
     let Template::At(template) = &pod_set.template else { return None };
@@ -168,7 +168,7 @@ fn check_sizes(pod_sets: &[PodSet], errors: &mut Errors<'_>) {
     }
 }
 
-/// The states that the declaration shows must be read as such, as far as that depends on the status alone.
+/// The states of the declaration have to be recognized by its expressions, as far as that depends on the status alone.
 fn check_states(declared: &Declared, states: &DeclaredStates, errors: &mut Errors<'_>) {
     let read = |expression: Option<&Expression>, status: &Value| {
         let object = json!({"metadata": {}, "spec": {}, "status": status});

@@ -20,7 +20,7 @@ impl Declared {
         self.declaration.suspend.gates_pods
     }
 
-    /// What it says of itself, where its pods say whether they run.
+    /// The part of the view that the object determines if its pods determine whether they run.
     pub(super) fn gathered(&self, view: &mut JobView, object: &Value) {
         view.prebuilt_workload = None;
         for pod_set in &mut view.pod_sets {
@@ -56,8 +56,8 @@ impl Declared {
             .unwrap_or_default()
     }
 
-    /// An object that cannot be read is not queued, and none that is becomes so: its templates could not be marked, and the sizes of its pods
-    /// not be compared. One that could not be read before is written as it is.
+    /// An object that cannot be read is not queued, and a queued one may not become unreadable: its templates could not be marked, and the sizes of
+    /// its pods not be compared. An object that was unreadable before is accepted.
     fn stays_readable(
         &self,
         change: &Change<'_>,
@@ -74,7 +74,7 @@ impl Declared {
         false
     }
 
-    /// What quota depends on stays while there are pods.
+    /// Fields that quota depends on may not change while there are pods.
     pub(super) fn check_gathered(
         &self,
         change: &Change<'_>,

@@ -1,7 +1,6 @@
-//! Job kinds that the configuration declares (`integrations.declared`): what a built-in kind says in code, they say in paths and expressions.
+//! Job kinds that the configuration declares (`integrations.declared`): paths and expressions replace the code of a built-in kind.
 //!
-//! [`declare`] compiles them once, when a configuration is loaded. From then on they are kinds like all others, for as long as the process
-//! runs.
+//! [`declare`] compiles them once, when a configuration is loaded. From then on they are kinds like all others, as long as the process runs.
 
 mod adapter;
 mod cel;
@@ -16,7 +15,7 @@ use sluice_api::job::JobKind;
 
 pub(crate) use self::adapter::Declared;
 
-/// Those that are known.
+/// The declared kinds.
 static DECLARED: RwLock<Vec<&'static Declared>> = RwLock::new(Vec::new());
 
 /// The adapter of a declared kind.
@@ -25,21 +24,21 @@ pub(crate) fn of(kind: JobKind) -> Option<&'static Declared> {
     known.iter().find(|declared| declared.of == kind).copied()
 }
 
-/// Makes the kinds known that a configuration declares. The same declaration may come again.
+/// Registers the kinds that a configuration declares. The same declaration may be repeated.
 ///
 /// # Errors
 ///
-/// What is wrong with them, and where: an expression that cannot be compiled, a path that cannot be read, states that its expressions do not take for
-/// such; or another declaration of a known kind: kinds do not change while a process runs.
+/// The problems, with their paths: an expression that cannot be compiled, a path that cannot be read, states that its expressions do not recognize;
+/// or another declaration of a registered kind: kinds do not change while a process runs.
 pub fn declare(configuration: &Configuration) -> Result<(), ConfigErrors> {
     declare_kinds(&configuration.integrations.declared)
 }
 
-/// Makes kinds known: see [`declare`].
+/// Registers kinds: see [`declare`].
 ///
 /// # Errors
 ///
-/// As [`declare`]; then none of the kinds is made known.
+/// As [`declare`]; then none of the kinds is registered.
 pub fn declare_kinds(kinds: &[DeclaredKind]) -> Result<(), ConfigErrors> {
     let (mut compiled, mut errors) = (Vec::new(), Vec::new());
     let mut known = DECLARED.write().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +63,7 @@ pub fn declare_kinds(kinds: &[DeclaredKind]) -> Result<(), ConfigErrors> {
     for declared in compiled {
         let declared: &'static Declared = Box::leak(Box::new(declared));
         known.push(declared);
-        // Its adapter is there before the kind is seen.
+        // Its adapter exists before the kind is seen.
         declared.of.make_known();
     }
     Ok(())

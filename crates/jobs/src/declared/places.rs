@@ -1,4 +1,4 @@
-//! Where admission puts what it adds to the pods of a pod set.
+//! The fields into which admission puts its additions to a pod set.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ impl Places {
         self.template.iter().flatten().any(|part| part.parse::<usize>().is_ok())
     }
 
-    /// A template with the fields as they are at their own places. What stands there counts, and not what the template says.
+    /// A template with the fields from their own places, which override the template.
     pub fn gathered<'a>(&self, template: Cow<'a, Value>, object: &Value) -> Cow<'a, Value> {
         let mut template = template;
         for (field, place) in FIELDS.iter().zip(&self.moved) {
@@ -61,7 +61,7 @@ impl Places {
         template
     }
 
-    /// Where a field is, by its place among [`FIELDS`]: a JSON pointer, empty if there is no such place.
+    /// The JSON pointer of a field, by its position in [`FIELDS`]; empty if it has no place.
     pub fn pointer_of(&self, field: usize) -> String {
         let moved = self.moved.get(field).and_then(Option::as_ref);
         let inside = || {
@@ -71,9 +71,9 @@ impl Places {
         moved.map(|place| pointer(place)).or_else(inside).unwrap_or_default()
     }
 
-    /// Whether the change from one state to another has a place; else the field that has none.
+    /// The first field of a change from one state to another that has no place, if there is one.
     pub fn missing_for(&self, from: &PodScheduling, to: &PodScheduling) -> Option<&'static str> {
-        // Without a gate a pod runs before it is placed. What else has no place is a preference, or a label for others.
+        // Without a gate a pod runs before it is placed. Other fields without a place are a preference, or a label for others.
         (self.template.is_none() && from.scheduling_gates != to.scheduling_gates).then_some("schedulingGates")
     }
 
@@ -123,7 +123,7 @@ pub(super) fn pointer(parts: &[String]) -> String {
 pub(super) fn put(path: &str, value: &Value) -> Vec<Value> {
     let add = |value: &Value| json!({"op": "add", "path": path, "value": value});
     match value {
-        // What is removed has to be there.
+        // A removed value has to exist: it is added first.
         Value::Null => vec![add(&Value::Object(Map::new())), json!({"op": "remove", "path": path})],
         value => vec![add(value)],
     }

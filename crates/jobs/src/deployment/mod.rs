@@ -21,7 +21,7 @@ impl Adapter for Deployment {
         JobKind::DEPLOYMENT
     }
 
-    /// What is said of all its pods together: decisions are about each of them.
+    /// The view of all its pods together: decisions are made about each of them.
     fn observe(&self, object: &Value) -> JobView {
         let mut view = observed(self.kind(), object);
         // They have no numbers.

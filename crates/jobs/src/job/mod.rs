@@ -30,7 +30,7 @@ use crate::scheduling::{
 /// Labels of the pod template that the Job controller generates: in no Workload, and kept when templates are restored.
 const GENERATED_LABELS: [&str; 3] = ["job-name", "controller-uid", CONTROLLER_UID];
 
-/// The label of a pod with the UID of its Job, by which the API server has the Job select its pods.
+/// The label of a pod with the UID of its Job, by which the API server makes the Job select its pods.
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// The adapter of batch Jobs.
@@ -73,7 +73,7 @@ impl Adapter for Job {
         true
     }
 
-    /// Its controller counts the pods that its selector matches, ends those that are too many, and lets all others go.
+    /// Its controller counts the pods that its selector matches, deletes surplus ones, and releases all others.
     fn may_be_pod_of(&self, job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
         match &job.marks.selector {
             Some(selector) => selector_matches(selector, pod.labels),
@@ -130,7 +130,7 @@ fn observe(job: &Value) -> JobView {
     view.suspended_condition = object::suspended_condition(status);
     view.started = status["startTime"].is_string();
     view.ending = is_ending(spec, status);
-    // The Job controller gives a start time itself to what is not suspended, and needs none where nothing is to be completed.
+    // The Job controller sets a start time itself on a Job that is not suspended, and needs none if nothing has to be completed.
     let completes = object::int(&spec["completions"]).is_none_or(|completions| completions > 0);
     let blocked = spec["suspend"] == true && completes;
     view.end_blocked = view.ending && !view.started && blocked && view.finished.is_none();
@@ -139,7 +139,7 @@ fn observe(job: &Value) -> JobView {
     view.spare_failures = spare::failures(spec, status);
     view.active_deadline_seconds = spec["activeDeadlineSeconds"].as_i64();
     let selector = spec.get("selector").filter(|_| spec["manualSelector"] == true);
-    // No pod is told by it.
+    // A selector that is too large identifies no pods.
     let is_large = selector.is_some_and(is_large_selector);
     let selector = selector.filter(|_| !is_large);
     view.pod_selector = selector.and_then(|selector| LabelSelector::deserialize(selector).ok()).map(Arc::new);
@@ -175,8 +175,8 @@ fn ready_pods(status: &Value) -> i64 {
     successes(status).saturating_add(status["ready"].as_i64().unwrap_or(0))
 }
 
-/// Whether the Job controller will declare the Job finished, suspended or not, with the pods as they are. It decided so, or nothing is left
-/// to run: it finishes a Job without `completions` with its first success, once no pod is active.
+/// Whether the Job controller will mark the Job finished, suspended or not, with its current pods. It has decided so, or nothing is left to run: it
+/// finishes a Job without `completions` with its first success, once no pod is active.
 fn is_ending(spec: &Value, status: &Value) -> bool {
     if object::finished(status, "SuccessCriteriaMet", "FailureTarget").is_some() {
         return true;
@@ -199,10 +199,10 @@ fn succeeded_completions(spec: &Value, status: &Value) -> i64 {
     }
 }
 
-/// Pods that ended and that no pod will follow: only when more than one runs at a time.
+/// Ended pods without a replacement: only if more than one runs at a time.
 ///
-/// docs/reference/07-integrations.md subtracts from the parallelism; the pod set has `count` pods, which is less if there are fewer
-/// completions, and more pods than it has cannot be reclaimed.
+/// docs/reference/07-integrations.md subtracts from the parallelism; the pod set has `count` pods, which is less if there are fewer completions, and
+/// no more pods than that can be reclaimed.
 fn reclaimable(spec: &Value, status: &Value, count: i32) -> Option<(String, i32)> {
     if count <= 1 {
         return None;
@@ -222,7 +222,7 @@ fn reclaimable(spec: &Value, status: &Value, count: i32) -> Option<(String, i32)
     (free > 0).then(|| (labels::DEFAULT_POD_SET_NAME.to_owned(), object::saturated(free)))
 }
 
-/// How many indexes at least one of these lists (`1,3-5`) names. What cannot be read names none.
+/// The number of indexes in at least one of these lists (`1,3-5`). A part that cannot be read has none.
 fn covered(lists: &[&str]) -> i64 {
     let mut intervals: Vec<(i64, i64)> = lists
         .iter()
@@ -255,8 +255,8 @@ fn completions_follow(view: &JobView) -> bool {
 
 /// The one patch that starts a Job: templates, counts, `suspend: false`.
 ///
-/// Pods that ended are not in the admitted number: the Job controller makes only as many as completions are left, so that the Job's own
-/// numbers stay as they are. Only one that takes fewer pods than it asks for is told how many.
+/// Pods that ended are not in the admitted number: the Job controller makes only as many as completions are left, so that the Job's own numbers stay.
+/// `parallelism` is written only for a Job that is admitted with fewer pods than it asks for.
 fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     let pairs = paired(view, infos)?;
     let mut body = json!({"spec": {"suspend": false}});
@@ -270,7 +270,7 @@ fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         if pod_set.min_count.is_some() && !elastic {
             put_count(&mut body, view, pod_set, info);
             if needed < pod_set.count {
-                // With fewer completions the wrong indexes would be left out: those that ended stay.
+                // With fewer completions the wrong indexes would be left out: ended ones stay.
                 body["spec"].as_object_mut().and_then(|spec| spec.remove("completions"));
             }
         }
@@ -291,16 +291,16 @@ fn put_count(body: &mut Value, view: &JobView, pod_set: &JobPodSet, info: &PodSe
     }
 }
 
-/// The next patches that stop a Job. Each does nothing where it was already made, so that all can be sent again after a crash in between;
-/// until the last one the Job counts as not suspended.
+/// The next patches that stop a Job. Repeating one does nothing, so that all can be sent again after a crash in between; until the last one the Job
+/// counts as not suspended.
 ///
-/// 1. `suspend: true` with the annotation that says that a stop is under way. The rest comes with the next call, which has seen the answer
-///    and, once [`JobView::stop_waits`] says so no longer, that no pod is active: until then one may succeed, and a Job that is over must
-///    keep its start time, without which it cannot be declared finished.
+/// 1. `suspend: true` with the annotation that marks a stop in progress. The rest comes with the next call, which has seen the answer and, once
+///    [`JobView::stop_waits`] is false, that no pod is active: until then one may succeed, and a finished Job must keep its start time,
+///    without which it cannot be marked finished.
 /// 2. Clear `status.startTime`: before that the API server refuses changes of the template. Kubernetes ≥ 1.36 does it itself.
 /// 3. Restore the template and drop the annotation.
 ///
-/// A Job that is over gets its start time back if it has lost it, as a pod may still succeed while it terminates.
+/// A finished Job gets its start time back if it has lost it, as a pod may still succeed while it terminates.
 fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     let step = |subresource, body| Step { subresource, patch: Patch::Merge(body) };
     let mut steps = Vec::new();

@@ -1,4 +1,4 @@
-//! How many pods of a Job may be deleted before its controller lets it fail.
+//! How many pods of a Job may be deleted before its controller fails it.
 
 use serde_json::Value;
 
@@ -6,17 +6,17 @@ use crate::object;
 
 /// The default of `backoffLimit`.
 const BACKOFF_LIMIT: i64 = 6;
-/// The exit codes of containers that are told to end: by the signal, or by a program that gives up for it.
+/// The exit codes of containers that receive SIGTERM: killed by the signal, or a program that exits because of it.
 const TOLD_TO_END: [i64; 4] = [1, 130, 137, 143];
-/// The condition of a pod that is deleted by no fault of its own.
+/// The condition of a pod that is deleted because of a disruption.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// What becomes of a deleted pod.
+/// How the controller counts a deleted pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// It is made anew, and that is all.
+    /// It is only replaced.
     Ignored,
-    /// It counts as one that failed.
+    /// It counts as failed.
     Counted,
     /// The Job, or its index, fails with it.
     Fatal,
@@ -42,7 +42,7 @@ pub(super) fn failures(spec: &Value, status: &Value) -> Option<u32> {
     })
 }
 
-/// What the first rule says that may match a deleted pod.
+/// The effect of the first rule that may match a deleted pod.
 fn loss(rules: &Value) -> Loss {
     let matching = rules.as_array().into_iter().flatten().find(|rule| may_match(rule));
     match matching.map(|rule| rule["action"].as_str().unwrap_or_default()) {

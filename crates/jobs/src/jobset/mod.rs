@@ -115,7 +115,7 @@ fn name(status: &Value) -> &str {
     status["name"].as_str().unwrap_or_default()
 }
 
-/// The pods of the replicas that the status counts under this name: those that succeeded, or are active.
+/// The number of pods in the replicas that the status counts under this name: succeeded or active ones.
 fn pods_of(job: &PodGroup<'_>, statuses: &BTreeMap<&str, &Value>, counted: &str) -> Option<(String, i32)> {
     let status = statuses.get(&*job.name)?;
     let replicas = object::int(&status[counted])?.clamp(0, job.replicas);
@@ -123,8 +123,7 @@ fn pods_of(job: &PodGroup<'_>, statuses: &BTreeMap<&str, &Value>, counted: &str)
     (pods > 0).then(|| (job.name.to_ascii_lowercase(), pods))
 }
 
-/// The one patch that starts a JobSet: templates and `suspend: false`. A JobSet cannot run with fewer pods than its replicas that have not
-/// succeeded need.
+/// The patch that starts a JobSet: templates and `suspend: false`. A JobSet cannot run with fewer pods than its replicas without success need.
 fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     let mut operations = Vec::new();
     for (index, (pod_set, info)) in paired(view, infos)?.into_iter().enumerate() {
@@ -152,8 +151,7 @@ fn with_wish(view: &JobView, pod_set: &JobPodSet, info: &PodSetInfo) -> PodSetIn
     info
 }
 
-/// The one patch that stops a JobSet and restores its templates: JobSet's webhook accepts changed templates with
-/// `suspend: true` in the same write.
+/// The patch that stops a JobSet and restores its templates: JobSet's webhook accepts changed templates with `suspend: true` in the same write.
 fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
     let mut operations = vec![suspend_operation(true)];
     for (index, pod_set) in view.pod_sets.iter().enumerate() {

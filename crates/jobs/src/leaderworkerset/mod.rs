@@ -22,7 +22,7 @@ use crate::serving::{
     MadePod, is_marked, keeps_shape, observed, pod, ready, replicas, stays_queued, untouched,
 };
 
-/// Where the template of the leader is, if it has one of its own, and that of the workers: without another it is the leader's, too.
+/// The locations of the leader's template, if it has its own, and of the workers' template, which is otherwise the leader's, too.
 fn templates() -> [&'static str; 2] {
     let pods = JobKind::LEADER_WORKER_SET.integration().pods;
     [0, 1].map(|at| pods.get(at).map_or("", |pods| pods.template))
@@ -36,7 +36,7 @@ impl Adapter for LeaderWorkerSet {
         JobKind::LEADER_WORKER_SET
     }
 
-    /// What its object says: the pod sets are those of one group. Whether a group runs is said by its pods: see [`GatheredPods`].
+    /// The view from the object: the pod sets are those of one group. The pods determine whether a group runs: see [`GatheredPods`].
     fn observe(&self, object: &Value) -> JobView {
         let mut view = observed(self.kind(), object);
         view.prebuilt_workload = None;
@@ -46,7 +46,7 @@ impl Adapter for LeaderWorkerSet {
         view
     }
 
-    /// The pods of its groups are started, and it is left as it is.
+    /// The pods of its groups are started; the object itself is not changed.
     fn composite(&self) -> Option<&'static dyn Composite> {
         Some(&GatheredPods)
     }
@@ -113,7 +113,7 @@ impl Adapter for LeaderWorkerSet {
         if context.gates.enabled(Gate::LWSImmutableGroupSize) && size(old) != size(object) {
             violations.immutable("spec.leaderWorkerTemplate.size", &size(object).to_string());
         }
-        // What its quota depends on. The rest changes by a rollout.
+        // The fields that its quota depends on. A rollout may change the rest.
         if replicas(old) == 0 {
             return;
         }
@@ -142,7 +142,7 @@ fn size(object: &Value) -> i32 {
     int(&object["spec"]["leaderWorkerTemplate"]["size"]).unwrap_or(1).max(1)
 }
 
-/// How many groups there are to be: those that are wanted, and in a rollout those that its controller makes beyond.
+/// The number of groups: the wanted ones, and during a rollout the additional ones that its controller makes.
 fn groups(object: &Value) -> u32 {
     let (wanted, status) = (replicas(object), &object["status"]);
     let count = |key: &str| int(&status[key]).unwrap_or(0).max(0);
@@ -154,7 +154,7 @@ fn groups(object: &Value) -> u32 {
     wanted.saturating_add(beyond).unsigned_abs().min(MAX_GROUPS)
 }
 
-/// How many groups its controller may make beyond those that are wanted: a number, or a share of them, rounded up.
+/// How many additional groups its controller may make: a number, or a share of the wanted ones, rounded up.
 fn surge(object: &Value, wanted: i32) -> i32 {
     let most = &object["spec"]["rolloutStrategy"]["rollingUpdateConfiguration"]["maxSurge"];
     let percent = most.as_str().and_then(|text| text.strip_suffix('%')?.parse::<u32>().ok());
@@ -165,7 +165,7 @@ fn surge(object: &Value, wanted: i32) -> i32 {
     percent.map_or_else(|| int(most).unwrap_or(0), share).clamp(0, wanted)
 }
 
-/// The pods of one group, each with what describes them.
+/// The pods of one group, each with its description.
 fn of_group(object: &Value) -> Vec<(PodGroup<'_>, &'static PodsAt)> {
     let has_leader = leader(object).is_some();
     let mut groups = described::groups(JobKind::LEADER_WORKER_SET, object);

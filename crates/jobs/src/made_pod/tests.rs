@@ -38,7 +38,7 @@ fn pods_of_a_job_have_the_label_by_which_it_selects_them() {
 
 /// Each new pod of the namespace is compared with it.
 #[test]
-fn no_pod_is_told_by_a_selector_of_many_values() {
+fn no_pod_is_identified_by_a_selector_of_many_values() {
     let selects = |values: usize| {
         let values: Vec<_> = (0..values).map(|at| format!("v{at}")).collect();
         let selector = json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]});

@@ -1,4 +1,4 @@
-//! What the mpi-operator does not act on.
+//! Objects that the mpi-operator does not act on.
 
 use serde_json::Value;
 
@@ -9,8 +9,7 @@ use crate::review::Violations;
 /// The longest label of a host name.
 const LABEL: usize = 63;
 
-/// The mpi-operator has no webhook: it logs what is wrong with a job, and leaves its pods as they are. (Its defaults come first: what is not
-/// there is right.)
+/// The mpi-operator has no webhook: it logs what is wrong with a job, and leaves its pods alone. (Its defaults come first: missing fields are valid.)
 pub(super) fn check(adapter: &ReplicaSpecs, object: &Value, violations: &mut Violations) {
     for (name, spec) in adapter.specs(object) {
         let path = |field: &str| format!("{}.{name}.{field}", adapter.path());

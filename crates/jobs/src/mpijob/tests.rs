@@ -1,4 +1,4 @@
-//! MPIJobs: what only their controller refuses.
+//! MPIJobs: refusals that only their controller makes.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;

@@ -1,4 +1,4 @@
-//! A pod as a job of its own, for those who look at objects one by one: the simulator and the commands.
+//! A pod as a job of its own, for the simulator and the commands, which look at single objects.
 
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;

@@ -1,4 +1,4 @@
-//! What is written to one pod: its start, the announcement of its end, the removal of our finalizer.
+//! The writes on one pod: its start, the report of its end, the removal of our finalizer.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl fmt::Display for StopReason<'_> {
     }
 }
 
-/// The patch that lets a pod be scheduled, with what admission adds to it. One that was let go already needs none.
+/// The patch that ungates a pod, with the additions of admission. `None` if it is ungated already.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub(super) fn ungated(
 ) -> Result<Patch, StartError> {
     let mut target = merged(pod_set, info)?;
     let placed = |gate: &str| info.scheduling.scheduling_gates.iter().any(|added| added.name == gate);
-    // Where a topology decides, its gate goes when the place of the pod is known. A pod that was made without gets no gate any more.
+    // With a topology, its gate is removed when the domain of the pod is known. A pod that was created without the gate does not get it any more.
     let waits_for_place = placed(labels::TOPOLOGY_SCHEDULING_GATE);
     target.scheduling_gates.retain(|gate| pod_set.scheduling.scheduling_gates.contains(gate));
     target.scheduling_gates.retain(|gate| match gate.name.as_str() {
@@ -72,7 +72,7 @@ pub(super) fn ungated(
     Ok(Patch::Json(operations).pinned(resource_version))
 }
 
-/// The status that is applied just before a pod is deleted: it says why.
+/// The status that is applied just before a pod is deleted, with the reason.
 pub fn termination(member: &Member, reason: StopReason<'_>, message: &str, at: Timestamp) -> Value {
     json!({
         "apiVersion": "v1",
@@ -85,8 +85,8 @@ pub fn termination(member: &Member, reason: StopReason<'_>, message: &str, at: T
     })
 }
 
-/// The patch that has a pod wait no longer, and takes off it what makes it one of ours: it is a part of a job that runs. Its gate for a topology
-/// stays if `is_placed`: the job's template has that, too.
+/// The patch that ungates a pod and removes the marks of a managed pod: it is a part of a running job. Its topology gate stays if `is_placed`: the
+/// job's template has the gate, too.
 pub fn release(member: &Member, is_placed: bool) -> Patch {
     let gates = [labels::ADMISSION_SCHEDULING_GATE, labels::TOPOLOGY_SCHEDULING_GATE];
     let gone = gates.into_iter().take(if is_placed { 1 } else { 2 });
@@ -101,7 +101,7 @@ pub fn release(member: &Member, is_placed: bool) -> Patch {
     Patch::Strategic(body).pinned(&member.resource_version)
 }
 
-/// The patch that takes our finalizer off a pod, if it is there. Others stay.
+/// The patch that removes our finalizer from a pod, if it has it. Others stay.
 pub fn finalize(member: &Member) -> Option<Patch> {
     let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [labels::MANAGED_FINALIZER]}});
     member.held.then(|| Patch::Strategic(body).pinned(&member.resource_version))

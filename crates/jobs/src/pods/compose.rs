@@ -1,4 +1,4 @@
-//! The Workload of a group: what it would be, and how the group stands to the one that there is.
+//! The Workload of a group: how it would be made, and how the group compares with the existing one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct RoleCount {
     pub count: i32,
 }
 
-/// What a group's Workload is to be made of.
+/// The content of a group's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
     /// Its LocalQueue.
@@ -35,7 +35,7 @@ pub struct Composition {
 /// Why a group has no Workload. Only another change of its pods can help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ComposeError {
-    /// Not all pods were made yet.
+    /// Not all pods were created yet.
     #[error("'{group}' group has fewer runnable pods than expected")]
     FewerPods {
         /// The group.
@@ -60,13 +60,13 @@ pub enum ComposeError {
     /// The number of pods cannot be read.
     #[error("{0}")]
     TotalCount(String),
-    /// A pod's number in the group is not one.
+    /// A pod's number in the group is invalid.
     #[error(
         "incorrect label value '{}={value}': must be an integer below {total}",
         labels::POD_GROUP_POD_INDEX
     )]
     Index {
-        /// What the label says.
+        /// The value of the label.
         value: String,
         /// The number of pods.
         total: i32,
@@ -76,7 +76,7 @@ pub enum ComposeError {
         "pod group can't include {total} pods with such names: as owners of its Workload they take {bytes} bytes, at most {MAX_OWNER_BYTES}"
     )]
     Pods {
-        /// How many there are to be.
+        /// The number of pods in the group.
         total: i32,
         /// How many bytes their owner references take.
         bytes: usize,
@@ -84,7 +84,7 @@ pub enum ComposeError {
     /// There are too many roles.
     #[error("pod group can't include more than {MAX_POD_SETS} roles")]
     Roles,
-    /// A label that the Workload is to take over has several values.
+    /// A label that is copied to the Workload has several values.
     #[error("constructing workload: pods have different label values for '{key}'")]
     Labels {
         /// The label.
@@ -98,7 +98,7 @@ pub enum ComposeError {
 /// How a group stands to its Workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Against {
-    /// Whether the Workload is that of these pods; if not, it is not theirs any more.
+    /// Whether the Workload belongs to these pods; if not, it is no longer theirs.
     pub matches: bool,
     /// Pods that are missing.
     pub absent: i32,
@@ -111,12 +111,12 @@ pub struct Against {
 }
 
 impl Group {
-    /// What the Workload of the group with this name is to be made of.
+    /// The content of the Workload of the group with this name.
     ///
     /// # Errors
     ///
-    /// If pods are missing, cannot be read, or do not agree on their number, their queue or a label to copy; if a pod has a number that is not below
-    /// the total; or if the pods or their roles are too many for a Workload.
+    /// If pods are missing, cannot be read, or disagree on their number, their queue or a label to copy; if a pod has a number that is not below the
+    /// total; or if the pods or their roles are too many for a Workload.
     pub fn compose(&self, group: &str) -> Result<Composition, ComposeError> {
         let total = self.agreed_total()?;
         let excess = beyond(&self.counting, total);
@@ -160,8 +160,8 @@ impl Group {
         }
     }
 
-    /// The owner references of so many pods fit into the Workload. Pods that were not made yet are taken to have names as long as those that are
-    /// there: then a group that is too large is refused with its first pod.
+    /// Checks that the owner references of all pods fit into the Workload. Pods that were not created yet are assumed to have names as long as the
+    /// present ones: so a group that is too large is refused with its first pod.
     fn check_owners(&self, total: i32, without: &[Arc<str>]) -> Result<(), ComposeError> {
         let there = self.counting.len() - without.len();
         let names = self.name_bytes - without.iter().map(|name| name.len()).sum::<usize>();
@@ -182,7 +182,7 @@ impl Group {
         Err(ComposeError::Index { value: bad, total })
     }
 
-    /// A pod set for each role that is left without these pods.
+    /// A pod set for each role that remains without these pods.
     fn pod_sets(&self, without: &[Arc<str>]) -> Result<Vec<RoleCount>, ComposeError> {
         let mut less: BTreeMap<&str, i32> = BTreeMap::new();
         for member in without.iter().filter_map(|name| self.get(name)) {
@@ -233,7 +233,7 @@ impl Group {
         Ok(copied)
     }
 
-    /// How the group stands to a Workload with these pod sets. It looks only at pods that something is to be done about.
+    /// How the group compares with a Workload with these pod sets. Visits only pods that need an action.
     pub fn against(&self, pod_sets: &[RoleCount]) -> Against {
         let mut result = Against::default();
         let mut known = BTreeSet::new();
@@ -249,7 +249,7 @@ impl Group {
             result.absent = result.absent.saturating_add(count(wanted_here.saturating_sub(counting)));
             result.excess.extend(beyond(&pods.counting, *wanted));
             let replaced = (inactive + counting).saturating_sub(wanted_here).min(inactive);
-            // Those without our finalizer are replaced first, and need nothing.
+            // Pods without our finalizer are replaced first, and need nothing.
             let last = pods.held_inactive().rev().take(replaced.saturating_sub(pods.released));
             result.replaced.extend(last.map(|leave| Arc::clone(&leave.name)));
         }
@@ -293,7 +293,7 @@ impl Role {
     }
 }
 
-/// The pods after the first so many.
+/// The pods after the first `kept`.
 fn beyond(pods: &BTreeSet<Keep>, kept: i32) -> Vec<Arc<str>> {
     let more = pods.len().saturating_sub(usize::try_from(kept).unwrap_or(0));
     let mut names: Vec<_> = pods.iter().rev().take(more).map(|keep| Arc::clone(&keep.name)).collect();

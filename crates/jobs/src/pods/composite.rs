@@ -1,8 +1,8 @@
 //! The second shape of a kind: a job that has members.
 //!
-//! Most jobs are one object, which a patch starts and another stops. A job of these kinds has members, pods that wait for admission by themselves: a start
-//! and a stop are a write for each of those that are meant, and a stop deletes. [`Composite`] says what members make together, for which of them
-//! a start and a stop are, and what is written to each; which members there are, and when something is written, the engine knows.
+//! Most jobs are one object, which one patch starts and another stops. A job of these kinds has members, pods that each wait for admission: a start
+//! and a stop are a write for each pod concerned, and a stop deletes. [`Composite`] defines what members make together, which of them a start and a
+//! stop concern, and what is written to each; the engine knows which members exist and when to write.
 
 use std::fmt::Debug;
 
@@ -17,12 +17,12 @@ use super::view::{of_group, of_parent, of_pod};
 use crate::patch::Patch;
 use crate::scheduling::StartError;
 
-/// What members make one job.
+/// The object that members make together.
 #[derive(Clone, Debug)]
 pub enum Whole<'a> {
     /// A pod by itself.
     Pod,
-    /// A group, with the pod sets that its Workload has, or is to have.
+    /// A group, with the pod sets that its Workload has, or will have.
     Group(JobRef, Vec<JobPodSet>),
     /// An object, as it was seen last, whose pods they are.
     Object(&'a JobView),
@@ -42,18 +42,18 @@ pub struct Granted<'a> {
 /// The writes that stop a member: its status first, then it is deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberStop {
-    /// Who owns what is applied to the status.
+    /// The field manager of the applied status.
     pub field_manager: &'static str,
     /// The status to apply: why it ends.
     pub status: Value,
 }
 
-/// One kind whose jobs have members.
+/// A kind whose jobs have members.
 pub trait Composite: Debug + Sync {
     /// Whether the members alone make the job: no object speaks for them.
     fn is_of_members_alone(&self) -> bool;
 
-    /// The job that the members make, as the engine sees it; none without members that say what it is.
+    /// The job that the members make, as the engine sees it; `None` without members that define it.
     fn view(&self, whole: Whole<'_>, members: &Group) -> Option<JobView> {
         match whole {
             Whole::Pod => members.representative().map(of_pod),
@@ -68,11 +68,11 @@ pub trait Composite: Debug + Sync {
     /// The members that a stop is for.
     fn to_stop<'a>(&self, reason: StopReason<'_>, members: &'a Group) -> Vec<&'a Member>;
 
-    /// The patch that lets a member run, with what admission adds to it; none for one that does not wait.
+    /// The patch that ungates a member, with the additions of admission; `None` for one that does not wait.
     ///
     /// # Errors
     ///
-    /// If what admission adds has another value in the member.
+    /// If an addition of admission has another value in the member.
     fn start(&self, member: &Member, info: &PodSetInfo) -> Result<Option<Patch>, StartError> {
         start(member, info)
     }
@@ -82,7 +82,7 @@ pub trait Composite: Debug + Sync {
         MemberStop { field_manager: STOP_MANAGER, status: termination(member, reason, message, at) }
     }
 
-    /// The patch after which a member that is over may go; none where nothing of ours holds it.
+    /// The patch that removes our finalizer from a member that is over; `None` if it has none.
     fn release(&self, member: &Member) -> Option<Patch> {
         finalize(member)
     }
@@ -97,7 +97,7 @@ impl Composite for PlainPods {
         true
     }
 
-    /// Pods of a group that succeeded give their quota back; one that takes the place of such a pod waits for that of another.
+    /// Pods of a group that succeeded give their quota back; a replacement of such a pod waits for the quota of another.
     fn room(&self, granted: Granted<'_>, members: &Group) -> usize {
         places(granted.held).saturating_sub(members.using(granted.role))
     }
@@ -116,12 +116,12 @@ impl Composite for GatheredPods {
         false
     }
 
-    /// Its controller makes a pod anew that has ended.
+    /// Its controller replaces ended pods.
     fn room(&self, granted: Granted<'_>, members: &Group) -> usize {
         places(granted.count).saturating_sub(members.ungated(granted.role))
     }
 
-    /// Those that run. What waits would be made anew by its object.
+    /// The running pods. Its object would replace waiting ones.
     fn to_stop<'a>(&self, _reason: StopReason<'_>, members: &'a Group) -> Vec<&'a Member> {
         members.free().collect()
     }

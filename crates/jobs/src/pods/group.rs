@@ -1,4 +1,4 @@
-//! The pods of a group, and what they add up to.
+//! The pods of a group, and their sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::object::MAX_POD_SETS;
 /// The pods of one role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Role {
-    /// Those that count, the first kept longest.
+    /// Counted pods, in the order in which they are kept.
     pub counting: BTreeSet<Keep>,
     /// The others, the last replaced first.
     pub inactive: BTreeSet<Leave>,
-    /// Those of the others that our finalizer does not keep.
+    /// The number of other pods without our finalizer.
     pub released: usize,
-    /// Those that succeeded.
+    /// The number of succeeded pods.
     pub succeeded: i32,
-    /// Those that count and do not wait.
+    /// The number of counted pods that do not wait.
     pub ungated: usize,
-    /// Those of them that have not ended: they use quota, or may at any time.
+    /// How many of these have not ended: they use quota, or may at any time.
     pub using: usize,
-    /// Those that count and have not ended.
+    /// The number of counted pods that have not ended.
     pub unended: usize,
-    /// Those that run, or may at any time, and are not being deleted.
+    /// The number of pods that run, or may at any time, and are not being deleted.
     pub free: usize,
-    /// The same by what they ask for.
+    /// The same by their requests.
     asks: BTreeMap<Option<u64>, usize>,
-    /// Those that wait and were not set back, the first kept longest.
+    /// Pods that wait and were not set back, in the order in which they are kept.
     pub waiting: BTreeSet<Keep>,
 }
 
@@ -55,11 +55,11 @@ pub struct Group {
     held: BTreeSet<Arc<str>>,
     succeeded: i32,
     unended: usize,
-    /// Those that are not being deleted.
+    /// The number of pods that are not being deleted.
     present: usize,
-    /// Those that run, by when their grace is over.
+    /// Running pods, by the end of their grace period.
     running: BTreeMap<Option<Timestamp>, usize>,
-    /// Those that count and are ready, or succeeded.
+    /// The number of counted pods that are ready, or succeeded.
     ready: usize,
     unretriable: usize,
     pub(super) queues: Votes<Option<Arc<str>>>,
@@ -67,7 +67,7 @@ pub struct Group {
     serving: Votes<bool>,
     pub(super) indexes: Votes<Result<u32, String>>,
     pub(super) labels: BTreeMap<Arc<str>, Votes<Label>>,
-    /// UIDs of those that are being finalized or deleted by us, and have not been seen to be.
+    /// UIDs of pods that are being finalized or deleted by us, which has not been seen yet.
     leaving: BTreeSet<Arc<str>>,
 }
 
@@ -77,7 +77,7 @@ impl Group {
         Self { copied_labels: copied_labels.iter().cloned().collect(), ..Self::default() }
     }
 
-    /// A pod that is new or changed. Changes that were seen before do no harm.
+    /// Adds or updates a pod. Repeated changes do no harm.
     pub fn insert(&mut self, member: Member) {
         if let Some(old) = self.members.remove(&member.name) {
             self.count(&old, false);
@@ -100,7 +100,7 @@ impl Group {
         Some(member)
     }
 
-    /// Adds a pod to all that is counted, or takes it out.
+    /// Adds a pod to all counters, or subtracts it.
     fn count(&mut self, member: &Member, add: bool) {
         let step = |counter: &mut usize, counts: bool| {
             if counts {
@@ -210,7 +210,7 @@ impl Group {
         self.present == 0
     }
 
-    /// What a pass over all pods counts: the same, if nothing went wrong.
+    /// The counters from a pass over all pods: equal, if nothing went wrong.
     #[must_use]
     pub fn recounted(&self) -> Self {
         let mut fresh = Self { copied_labels: self.copied_labels.clone(), ..Self::default() };
@@ -218,34 +218,35 @@ impl Group {
             fresh.insert(member.clone());
         }
         fresh.leaving.clone_from(&self.leaving);
-        // Those that were set back wait, too.
+        // Pods that were set back wait, too.
         for (name, role) in &mut fresh.roles {
             role.waiting.retain(|keep| self.roles.get(name).is_some_and(|role| role.waiting.contains(keep)));
         }
         fresh
     }
 
-    /// The pod that speaks for the group: the one that is kept longest.
+    /// The pod that represents the group: the one that is kept longest.
     pub fn representative(&self) -> Option<&Member> {
         let kept = self.counting.first().map(|keep| &keep.name);
         let inactive = || self.roles.values().filter_map(|role| role.inactive.first()).min();
         self.members.get(kept.or_else(|| inactive().map(|leave| &leave.name))?)
     }
 
-    /// The pod set of one pod of a role: that of the pod which is kept longest. Its template may have been dropped.
+    /// The pod set of one pod of a role: from the pod that is kept longest. Its template may have been dropped.
     pub fn pod_set(&self, role: &str) -> Option<&JobPodSet> {
         let first = self.roles.get(role)?.counting.first()?;
         self.members.get(&first.name)?.pod_set.as_deref().ok()
     }
 
-    /// The pods whose pod sets are those of their roles.
+    /// The pods from which the pod sets of their roles are made.
     pub fn speakers(&self) -> impl Iterator<Item = &Member> {
         let first = self.roles.values().filter_map(|role| role.counting.first());
         first.filter_map(|keep| self.members.get(&keep.name))
     }
 
-    /// After a pod came or changed: drops the template that its role does not need any more. One is enough for all pods of a role; and none is
-    /// needed where there are more roles than a Workload may have, as long as the group can have none. What is missed once it can is to be read.
+    /// After a pod was created or changed: drops the template that its role does not need any more. One is enough for all pods of a role; and none is
+    /// needed while there are more roles than a Workload may have, as the group cannot have a Workload then. A template that is missing later has to
+    /// be read.
     pub fn drop_needless_templates(&mut self, changed: &str) {
         let Some(role) = self.members.get(changed).and_then(|member| self.roles.get(&member.role)) else {
             return;
@@ -256,7 +257,7 @@ impl Group {
         let needless = if !stands_for_it || is_for_nothing() {
             Arc::from(changed)
         } else if let Some(before) = kept.next() {
-            // The one that stood for the role before.
+            // The previous representative of the role.
             Arc::clone(before)
         } else {
             return;
@@ -288,7 +289,7 @@ impl Group {
         matches!(self.serving.agreed(), Ok(Some(true)))
     }
 
-    /// The pods that wait for admission and are not being deleted: those that a start is for.
+    /// The pods that wait for admission and are not being deleted: those that a start concerns.
     pub fn gated(&self) -> impl Iterator<Item = &Member> {
         self.gated.iter().filter_map(|name| self.members.get(name))
     }
@@ -329,7 +330,7 @@ impl Group {
         }
     }
 
-    /// What was set back may be started now.
+    /// Pods that were set back may be started now.
     pub fn look_again(&mut self) {
         for member in self.gated.iter().filter_map(|name| self.members.get(name)) {
             if let Some(role) = self.roles.get_mut(&member.role) {
@@ -343,7 +344,7 @@ impl Group {
         self.free.iter().filter_map(|name| self.members.get(name))
     }
 
-    /// The pods of a role that run, or may at any time, and ask for something else than the hash says.
+    /// The pods of a role that run, or may at any time, and whose requests differ from the hash.
     pub fn free_asking_otherwise(&self, role: &str, requests_hash: u64) -> Vec<&Member> {
         let own = self.roles.get(role);
         let Some(own) = own.filter(|own| own.asks.keys().any(|asked| *asked != Some(requests_hash))) else {
@@ -356,7 +357,7 @@ impl Group {
         members.filter(is_free).filter(|member| member.requests_hash() != Some(requests_hash)).collect()
     }
 
-    /// The pods that a stop deletes: the free ones, or, when the Workload is being deleted, all. What is gated is left to be admitted again.
+    /// The pods that a stop deletes: the free ones, or, if the Workload is being deleted, all. Gated pods stay, to be admitted again.
     pub fn to_stop(&self, reason: StopReason<'_>) -> Vec<&Member> {
         if reason == StopReason::WorkloadDeleted {
             self.members.values().filter(|member| member.deleted_by.is_none()).collect()
@@ -370,8 +371,8 @@ impl Group {
         self.held.iter().filter_map(|name| self.members.get(name))
     }
 
-    /// Until when it is active (`None`: until its pods change), if it is at this time: a pod runs and its grace is not over. With `fast`, one
-    /// that is being deleted does not count (gate `FastQuotaReleaseInPodIntegration`).
+    /// Until when it is active (`None`: until its pods change), if it is active at this time: a pod runs and its grace period is not over. With
+    /// `fast`, a pod that is being deleted does not count (gate `FastQuotaReleaseInPodIntegration`).
     pub fn active_until(&self, now: Timestamp, fast: bool) -> Option<Option<Timestamp>> {
         if self.running.contains_key(&None) {
             return Some(None);
@@ -380,8 +381,8 @@ impl Group {
         last.filter(|until| !fast && *until > now).map(Some)
     }
 
-    /// How it ended, if it did: all pods succeeded, or none is left to run and one said that none will follow. What its pods say of their number
-    /// does not end it while some run, or may at any time.
+    /// How it ended, if it did: all pods succeeded, or none is left to run and one has the annotation that none will follow. The numbers in its pods'
+    /// annotations do not end it while some run, or may at any time.
     pub fn finished(&self) -> Option<JobFinished> {
         if self.is_serving() {
             return None;
@@ -405,7 +406,7 @@ impl Group {
         total.is_some_and(|total| self.ready >= total)
     }
 
-    /// Pods that succeeded, by role, in a Workload for so many pods of each: their quota is free, except where other pods take their place.
+    /// Succeeded pods, by role, in a Workload with these counts: their quota is free, except if other pods take their place.
     pub fn reclaimable(&self, counts: impl IntoIterator<Item = (Arc<str>, i32)>) -> Vec<(String, i32)> {
         if self.is_serving() {
             return Vec::new();
@@ -419,7 +420,7 @@ impl Group {
         counts.into_iter().filter_map(of_role).collect()
     }
 
-    /// These are being finalized or deleted by us: until that is seen, no others are.
+    /// These pods are being finalized or deleted by us: until that is seen, no others are.
     pub fn expect(&mut self, names: &[Arc<str>]) {
         let held = names.iter().filter_map(|name| self.members.get(name)).filter(|member| member.held);
         self.leaving.extend(held.map(|member| Arc::clone(&member.uid)));

@@ -1,4 +1,4 @@
-//! A pod of the plain pod integration: what decisions need of it.
+//! The data of a pod that decisions of the plain pod integration need.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::{object, topology};
 /// The phase of a pod, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It has not begun, or its node does not answer.
+    /// It has not begun, or its node does not respond.
     Pending,
     /// Its containers were started.
     Running,
     /// All containers ended well.
     Succeeded,
-    /// All containers ended, one of them badly.
+    /// All containers ended, at least one of them with an error.
     Failed,
 }
 
-/// How many pods a group has, as one of them says it: a number of at least 1, or what is wrong.
+/// The number of pods in a group, from one of them: at least 1, or what is wrong.
 pub type TotalCount = Result<i32, String>;
 
 /// A pod.
@@ -44,7 +44,7 @@ pub struct Member {
     pub resource_version: String,
     /// When it was made.
     pub created: Timestamp,
-    /// When it is to be gone, if it is being deleted.
+    /// When it will be gone, if it is being deleted.
     pub deleted_by: Option<Timestamp>,
     /// Its group.
     pub group: Option<Arc<str>>,
@@ -70,7 +70,7 @@ pub struct Member {
     pub parent: Option<Parent>,
     /// The object that controls it, if it is a job by itself.
     pub controller: Option<Box<ControllerRef>>,
-    /// What it asks for, if it has such an object, or is in a group and its role is not what its spec makes it.
+    /// Its requests, if it has such an object, or if it is in a group and its role does not follow from its spec.
     pub size: Option<Box<slim::PodTemplate>>,
     /// Whether it waits for admission.
     pub gated: bool,
@@ -84,7 +84,7 @@ pub struct Member {
     pub ready: bool,
     /// When it was declared failed, where its status says so.
     pub failed_at: Option<Timestamp>,
-    /// What its status says.
+    /// The message in its status.
     pub message: String,
     /// Its pod set of one pod: named after its role in a group, else `main`. Or why there cannot be one.
     pub pod_set: Result<Box<JobPodSet>, String>,
@@ -187,7 +187,7 @@ impl Member {
         self.pod_set.as_ref().ok().map(|set| set.requests_hash)
     }
 
-    /// Whether the template, which only a new Workload needs, is there.
+    /// Whether the template, which only a new Workload needs, is present.
     pub fn has_template(&self) -> bool {
         self.pod_set.as_ref().is_ok_and(|pod_set| pod_set.template.is_some())
     }
@@ -199,8 +199,8 @@ impl Member {
         }
     }
 
-    /// Until when it counts as active (`None`: without end), if it does. Its containers, init containers included, may run until its grace is over;
-    /// `fast` has it counted as gone as soon as it is being deleted (gate `FastQuotaReleaseInPodIntegration`).
+    /// Until when it counts as active (`None`: without end), if it does. Its containers, init containers included, may run until its grace period is
+    /// over; with `fast` it counts as gone as soon as it is being deleted (gate `FastQuotaReleaseInPodIntegration`).
     pub fn active_until(&self, fast: bool) -> Option<Option<Timestamp>> {
         let terminates = self.deleted_by.is_some();
         // While init containers run, the phase of a pod is Pending.
@@ -213,7 +213,7 @@ impl Member {
 fn pod_set(name: &str, pod: &Value) -> Result<Box<JobPodSet>, String> {
     let path = format!("Pod {}", pod["metadata"]["name"].as_str().unwrap_or_default());
     let mut pod_set = object::pod_set(name, 1, pod, &path, &[])?;
-    // The labels and annotations are those of one pod, not of its role.
+    // The labels and annotations belong to one pod, not to its role.
     if let Some(template) = pod_set.template.as_mut().map(Arc::make_mut) {
         template.metadata = None;
     }
@@ -228,9 +228,9 @@ pub fn group_name<'a>(metadata: &'a Value, gates: &Gates) -> Option<&'a str> {
     annotation.or_else(|| of("labels"))
 }
 
-/// So much is shown of an annotation that is to be a number.
+/// How many characters of an annotation that should be a number are shown.
 const LONGEST_NUMBER: usize = 64;
-/// So much is kept of what a pod's status says.
+/// How many bytes of a pod's status message are kept.
 const LONGEST_MESSAGE: usize = 1024;
 
 /// How many pods the group of a pod has.

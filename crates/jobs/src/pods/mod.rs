@@ -1,11 +1,11 @@
 //! Plain pods and pod groups (docs/reference/07-integrations.md 7.3): the second shape of a job.
 //!
-//! A job of the other kinds is one object, which is suspended and patched. A [`Group`] has members: its pod sets are counted from them, a start or
-//! a stop is a write for each, and a stop deletes. A pod without a group is a job of one [`Member`]. What differs between kinds with members is said by
-//! [`Composite`].
+//! A job of the other kinds is one object, which is suspended and patched. A [`Group`] has members: its pod sets are counted from them, a start or a
+//! stop is a write for each, and a stop deletes. A pod without a group is a job of one [`Member`]. [`Composite`] defines the differences between
+//! kinds with members.
 //!
-//! Invariants: what a group says is worked out as members come, change and go, never by a pass over all of them; the order in which they come
-//! changes nothing.
+//! Invariants: the state of a group is updated as members are created, changed and deleted, never by a pass over all of them; the order of these
+//! events changes nothing.
 
 mod adapter;
 mod changes;

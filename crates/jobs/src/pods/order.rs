@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::member::Member;
 
-/// Where a pod stands among those that count. The last are in excess: those without our finalizer, then those that are gated, then the newest.
+/// The order of counted pods. The last are surplus: those without our finalizer, then gated ones, then the newest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Keep {
     released: bool,
@@ -29,8 +29,8 @@ impl Keep {
     }
 }
 
-/// Where a pod stands among those that do not count. The last are replaced first: those without our finalizer, then those that were active
-/// longest ago, then the newest.
+/// The order of pods that do not count. The last are replaced first: those without our finalizer, then those that were active longest ago, then the
+/// newest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Leave {
     released: bool,
@@ -49,7 +49,7 @@ impl Leave {
 
     pub fn of(member: &Member) -> Self {
         let ends = [member.failed_at, member.deleted_by];
-        // What has not ended yet was active last of all.
+        // A pod that has not ended was active last.
         let last_active = ends.into_iter().flatten().min().unwrap_or(Timestamp::MAX);
         Self {
             released: !member.held,
@@ -60,10 +60,10 @@ impl Leave {
     }
 }
 
-/// A pod among those that say the same: the eldest is named in messages.
+/// A pod among those with the same value: the oldest is named in messages.
 type Place = (Timestamp, Arc<str>);
 
-/// What pods say of something on which they should agree. Failed pods have no say, but are heard where there are no others.
+/// The values of pods for something on which they should agree. Failed pods count only if there are no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Votes<T> {
     counted: BTreeMap<T, BTreeSet<Place>>,
@@ -96,12 +96,12 @@ impl<T: Ord> Votes<T> {
         }
     }
 
-    /// What those that have a say say, in order.
+    /// The values that count, in order.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.counted.keys()
     }
 
-    /// What the pods say, if they agree; else two of them that do not, each with what it says.
+    /// The value of the pods, if they agree; else two pods that do not, each with its value.
     pub fn agreed(&self) -> Result<Option<&T>, [(&T, &str); 2]> {
         let side = if self.counted.is_empty() { &self.failed } else { &self.counted };
         let mut values = side.iter();

@@ -1,4 +1,4 @@
-//! Which pods own the Workload of a group, and whether a Workload is that of a group.
+//! Which pods own the Workload of a group, and whether a Workload belongs to a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use sluice_api::labels;
 use super::group::Group;
 use super::member::Member;
 
-/// So much of a Workload may be references to the pods of its group. etcd stores an object of at most 1.5 MiB; the rest is for spec and status,
-/// where the nodes of each pod may be.
+/// How many bytes of a Workload may be references to the pods of its group. etcd stores an object of at most 1.5 MiB; the rest is for spec and
+/// status, which may have the nodes of each pod.
 pub const MAX_OWNER_BYTES: usize = 1024 * 1024;
 
-/// What a stored Workload has for each owner beside its name: the reference, and the entry of `metadata.managedFields` that says who wrote it.
+/// The bytes of a stored Workload for each owner besides its name: the reference, and its entry in `metadata.managedFields`.
 pub(super) const OWNER_BYTES: usize = r#"{"apiVersion":"v1","kind":"Pod","name":"","uid":""},"#.len()
     + r#""k:{\"uid\":\"\"}":{},"#.len()
     + 2 * UID;
@@ -27,7 +27,7 @@ pub fn owner_bytes(name: &str) -> usize {
     OWNER_BYTES + name.len()
 }
 
-/// The reference that makes a pod one of the owners of its group's Workload: it goes when the last of them is gone.
+/// The reference that makes a pod one of the owners of its group's Workload: the Workload is deleted with the last of them.
 pub fn owner_reference(member: &Member) -> OwnerReference {
     OwnerReference {
         api_version: "v1".to_owned(),
@@ -39,7 +39,7 @@ pub fn owner_reference(member: &Member) -> OwnerReference {
     }
 }
 
-/// Whether a Workload with these annotations may be that of a group. Another one has only the same name, unless the gate
+/// Whether a Workload with these annotations may belong to a group. Another one only has the same name, unless the gate
 /// `PodIntegrationValidateGroupOwner` is off.
 pub fn is_group_workload(annotations: &BTreeMap<String, String>, gates: &Gates) -> bool {
     let marked = annotations.get(labels::IS_GROUP_WORKLOAD).is_some_and(|value| value == "true");
@@ -47,7 +47,7 @@ pub fn is_group_workload(annotations: &BTreeMap<String, String>, gates: &Gates) 
 }
 
 impl Group {
-    /// References to pods that do not own their Workload yet, and are to: those that are not `leaving` the group.
+    /// References to pods that have to become owners of their Workload: those that are not `leaving` the group.
     pub fn missing_owners(&self, owners: &[OwnerReference], leaving: &[&[Arc<str>]]) -> Vec<OwnerReference> {
         let known: BTreeSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
         let leaving: BTreeSet<&str> =

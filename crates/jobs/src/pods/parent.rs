@@ -9,7 +9,7 @@ use sluice_api::job::JobKind;
 use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_name};
 use sluice_api::{labels, slim};
 
-/// The object that a pod is one of: its annotation names the framework, and its controller the object.
+/// The object that a pod belongs to: the pod's annotation names the framework, and its controller the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// Its kind.
@@ -23,7 +23,7 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// The object that the metadata of a pod names. What only claims to have one has none.
+    /// The object that the metadata of a pod names. If only the annotation names one, `None`.
     pub fn of(metadata: &Value) -> Option<Self> {
         let framework = metadata["annotations"][labels::POD_SUSPENDING_PARENT].as_str()?;
         let kind = JobKind::named(framework).filter(|kind| kind.gathers_pods())?;
@@ -52,15 +52,15 @@ impl Parent {
     }
 }
 
-/// The group of a pod of the set `set` that the StatefulSet `owner` controls. Leaders are the pods of the StatefulSet of the set's own name, and
-/// the workers of each those of one that has the leader's name.
+/// The group of a pod of the set `set` that the StatefulSet `owner` controls. Leaders are the pods of the StatefulSet with the set's own name, and
+/// the workers of each are the pods of the StatefulSet with the leader's name.
 fn group(set: &str, owner: &str, pod: &str) -> Option<u32> {
     let leader = if owner == set { pod } else { owner };
     let number = leader.strip_prefix(set)?.strip_prefix('-')?;
     number.parse().ok().filter(|group: &u32| group.to_string() == number)
 }
 
-/// What a pod asks for, where its object's Workload speaks for it.
+/// The requests of a pod, if its object's Workload describes it.
 pub(super) fn size(pod: &Value) -> Option<Box<slim::PodTemplate>> {
     let spec = PodSpec::deserialize(&pod["spec"]).ok()?;
     let full = slim::PodTemplate::from(spec);

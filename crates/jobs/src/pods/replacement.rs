@@ -1,6 +1,6 @@
 //! The condition `WaitingForReplacementPods` (docs/reference/03-conditions-events.md 3.1).
 
-/// What the condition is to say.
+/// The new condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
     /// Whether it is true.
@@ -11,8 +11,7 @@ pub struct Replacement {
     pub message: String,
 }
 
-/// What the condition is to say from now on; `None` where it stays as it is. `now` is what it says, `evicted` are reason and message of the
-/// Workload's eviction while there is one.
+/// The new condition; `None` if it stays. `now` is the current one, `evicted` are reason and message of the Workload's eviction while there is one.
 pub fn replacement(
     now: Option<&Replacement>,
     absent: i32,
@@ -56,7 +55,7 @@ mod tests {
             (None, 1, eviction, evicted()),
             (failed(), 1, eviction, evicted()),
             (evicted(), 1, eviction, None),
-            // After the eviction it says why the pods went, until they are there again.
+            // After the eviction it has the reason why the pods were deleted, until they exist again.
             (evicted(), 1, None, None),
             (evicted(), 0, None, ready()),
         ] {

@@ -9,7 +9,7 @@ use sluice_api::labels;
 use super::group::Group;
 use super::member::{Member, Phase};
 
-/// A job that is this pod alone.
+/// The job of this pod alone.
 pub fn of_pod(member: &Member) -> JobView {
     let job = JobRef {
         kind: JobKind::POD,
@@ -36,7 +36,7 @@ pub fn of_pod(member: &Member) -> JobView {
     view
 }
 
-/// A job that is this group, with the pod sets that its Workload has, or is to have. None without pods.
+/// The job of this group, with the pod sets that its Workload has, or will have. `None` without pods.
 pub fn of_group(job: JobRef, group: &Group, pod_sets: Vec<JobPodSet>) -> Option<JobView> {
     let mut view = said_by(group.representative()?, job);
     view.suspended = group.free().next().is_none();
@@ -49,7 +49,7 @@ pub fn of_group(job: JobRef, group: &Group, pod_sets: Vec<JobPodSet>) -> Option<
     Some(view)
 }
 
-/// A job that is an object and its pods: what it asks for is said by the object, and whether it runs by the pods.
+/// The job of an object and its pods: the object determines its requests, and the pods whether it runs.
 pub fn of_parent(parent: &JobView, group: &Group) -> JobView {
     let mut view = parent.clone();
     view.suspended = group.free().next().is_none();
@@ -65,7 +65,7 @@ fn set_pod_sets(view: &mut JobView, pod_sets: Vec<JobPodSet>) {
     view.pod_sets = pod_sets;
 }
 
-/// What one pod says of the job.
+/// The part of a job's view that one pod determines.
 fn said_by(member: &Member, job: JobRef) -> JobView {
     let none = BTreeMap::new();
     let (own_labels, annotations) = match &member.pod_set {

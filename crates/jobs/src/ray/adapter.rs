@@ -22,7 +22,7 @@ use crate::scheduling::{StartError, holds_pods_back, merged, paired, restored, t
 pub(crate) struct Ray {
     /// The kind.
     pub kind: JobKind,
-    /// What only this kind has.
+    /// What is specific to the kind.
     pub variant: &'static dyn Variant,
 }
 
@@ -44,7 +44,7 @@ pub(crate) trait Variant: Sync {
         Submission::None
     }
 
-    /// What keeps KubeRay from running, or from stopping it.
+    /// What keeps KubeRay from running or from stopping it.
     fn trouble(&self, _object: &Value) -> Option<String> {
         None
     }
@@ -59,7 +59,7 @@ pub(crate) trait Variant: Sync {
         None
     }
 
-    /// Its rules besides those of the cluster's spec; says whether those are of interest.
+    /// Its rules besides those of the cluster's spec; returns whether the latter are to be checked.
     fn validate(&self, _object: &Value, _violations: &mut Violations) -> bool {
         true
     }
@@ -81,7 +81,7 @@ const CLUSTER_LABEL: &str = "ray.io/cluster";
 const GROUP_LABEL: &str = "ray.io/group";
 /// The group of the head.
 const HEAD_GROUP: &str = "headgroup";
-/// KubeRay cuts off the beginning of a value that is longer than a label may be.
+/// KubeRay cuts the beginning off a value that is longer than a label may be.
 const MAX_LABEL: usize = 63;
 
 /// The pod set of the Job that hands work to a cluster.
@@ -118,8 +118,7 @@ impl Adapter for Ray {
         view
     }
 
-    /// Templates and `suspend: false`. The number of pods stays as it is: a cluster is no cluster without all of them, but for those that wait
-    /// for a slice with room for them.
+    /// Templates and `suspend: false`. The number of pods stays: a cluster needs all of them, except those that wait for a slice with room for them.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         let mut operations = Vec::new();
         for (index, (pod_set, info)) in paired(view, infos)?.into_iter().enumerate() {
@@ -141,7 +140,7 @@ impl Adapter for Ray {
         for (index, pod_set) in view.pod_sets.iter().enumerate() {
             let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
             if pod_set.unwritten.is_some() {
-                // A template that a start wrote down goes. One that is not there cannot be removed: it is made first.
+                // A template that a start wrote is removed. If it does not exist it cannot be removed: it is added first.
                 let path = self.submitter_template();
                 operations.push(json!({"op": "add", "path": path, "value": {}}));
                 operations.push(json!({"op": "remove", "path": path}));
@@ -266,7 +265,7 @@ impl Ray {
             let path = path_of(&group.pointer);
             let mut pod_set = object::pod_set(group.name, group.count, &group.template, &path, &[])?;
             if group.pointer == self.submitter_template() {
-                // What a start wrote down is as much KubeRay's own as what is not written at all.
+                // What a start wrote counts as KubeRay's own, like a template that is not written at all.
                 pod_set.unwritten = default
                     .as_ref()
                     .filter(|default| !group.written || is_default(&group.template, default))
@@ -295,13 +294,13 @@ impl Ray {
         violations
     }
 
-    /// What leads the template of a pod set to this state.
+    /// The operations that lead the template of a pod set to this state.
     fn template_operations(&self, index: usize, pod_set: &JobPodSet, to: &PodScheduling) -> Vec<Value> {
         if let Some(default) = &pod_set.unwritten {
             return vec![json!({"op": "add", "path": self.submitter_template(), "value": with(default, to)})];
         }
         let pods = self.kind.integration().pods;
-        // Of a kind to which nothing is submitted by a Job it is a group of workers like others.
+        // For a kind without a submitter Job it is a group of workers like others.
         let submitter = pods.get(2).filter(|_| index > 0 && pod_set.name == SUBMITTER);
         let pointer = submitter.map_or_else(|| template_at(pods, index), |pods| pods.template.to_owned());
         template_operations(&pointer, pod_set.has_template_metadata, &pod_set.scheduling, to)
@@ -313,7 +312,7 @@ impl Ray {
     }
 }
 
-/// What admission adds to a template, as the fields of its metadata and of its spec.
+/// The additions of admission to a template, as the fields of its metadata and of its spec.
 fn with(default: &Value, scheduling: &PodScheduling) -> Value {
     let mut template = default.clone();
     let fields = [
@@ -337,7 +336,7 @@ fn with(default: &Value, scheduling: &PodScheduling) -> Value {
     template
 }
 
-/// Whether a template is the default but for what admission may have added.
+/// Whether a template is the default, except for what admission may have added.
 fn is_default(template: &Value, default: &Value) -> bool {
     let spec = |template: &Value| {
         let mut spec = template["spec"].clone();

@@ -16,7 +16,7 @@ use crate::pod_group::path_of;
 pub(super) const HEAD: &str = "head";
 /// The container that hands the work of a RayJob to its cluster.
 const SUBMITTER: &str = "ray-job-submitter";
-/// The annotation by which the state of a cluster's head is kept in Redis.
+/// The annotation that makes the head keep the cluster's state in Redis.
 const FAULT_TOLERANT: &str = "ray.io/ft-enabled";
 
 /// Pods of a cluster, or of what hands work to it, that share a template.
@@ -29,7 +29,7 @@ pub(super) struct Group<'a> {
     pub template: Cow<'a, Value>,
     /// How many there are.
     pub count: i32,
-    /// Whether the object says the template; else KubeRay has one.
+    /// Whether the object has the template; otherwise KubeRay has a default.
     pub written: bool,
     /// The template as Kueue counts it, where that is another.
     pub of_kueue: Option<Cow<'a, Value>>,
@@ -42,7 +42,7 @@ pub(super) struct Cluster<'a> {
     pub spec: &'a Value,
     /// Where it is: a JSON pointer.
     pub pointer: &'static str,
-    /// Where its head's pod is, and those of its groups of workers.
+    /// The locations of its head's pod, and of those of its groups of workers.
     pub pods: &'static [PodsAt],
     /// The annotations of the object: KubeRay gives them to the cluster.
     pub annotations: &'a Value,
@@ -62,7 +62,7 @@ impl<'a> Cluster<'a> {
             of_kueue: self.head_of_kueue(),
         };
         let count = |group: &Value| {
-            // Pods beyond those that its user asks for wait, and need quota all the same.
+            // Pods beyond the requested ones wait, and need quota nevertheless.
             let least = if self.is_elastic() { desired(group) } else { 0 };
             replicas(group).max(least).max(0).saturating_mul(hosts(group))
         };
@@ -106,7 +106,7 @@ impl<'a> Cluster<'a> {
         (theirs != self.head()).then_some(theirs)
     }
 
-    /// `limits` says whether a limit stands for a request that is missing.
+    /// `limits`: whether a limit replaces a missing request.
     fn head_with(self, limits: bool) -> Cow<'a, Value> {
         let template = &self.spec["headGroupSpec"]["template"];
         let cleans_up = self.is_fault_tolerant();
@@ -197,7 +197,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// Where the template of a group is, the first of which is the head's, by the descriptor of the kind: a JSON pointer.
+/// The JSON pointer of a group's template, by the descriptor of the kind. The first group is the head.
 pub(super) fn template_at(pods: &[PodsAt], group: usize) -> String {
     let pods = pods.get(group.min(1));
     pods.map_or_else(String::new, |pods| pods.template_at(group.saturating_sub(1)))
@@ -208,7 +208,7 @@ const MAX_NAME: usize = 63;
 /// Why a cluster must not scale itself.
 pub(super) const ONLY_ELASTIC: &str =
     "a kueue managed job should only use autoscaling when workload slicing is enabled";
-/// Why a group of workers has no such name.
+/// Why a group of workers may not have this name.
 pub(super) const RESERVED: &str = "\"head\" is reserved for the head group";
 
 /// How many replicas of a group count.
@@ -216,8 +216,8 @@ fn replicas(group: &Value) -> i32 {
     int(&group["replicas"]).unwrap_or(1)
 }
 
-/// How many replicas of a group KubeRay makes: it keeps to the bounds of the group. Of two that contradict one another its releases follow the one
-/// or the other.
+/// How many replicas of a group KubeRay makes: within the bounds of the group. If the bounds contradict one another its releases follow one or the
+/// other.
 fn desired(group: &Value) -> i32 {
     let least = int(&group["minReplicas"]).unwrap_or(0);
     let most = int(&group["maxReplicas"]).unwrap_or(i32::MAX);

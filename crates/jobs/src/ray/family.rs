@@ -2,7 +2,7 @@
 
 use super::{CountAt, Integration, PLAIN, PodPlace, PodsAt};
 
-/// A kind of ray.io/v1, which KubeRay looks after. Its conditions do not say how it ended. Its names are to be filled in.
+/// A kind of ray.io/v1, which KubeRay controls. Its conditions do not show how it ended. Its names have to be filled in.
 pub(super) const KUBERAY: Integration = Integration {
     group: "ray.io",
     version: "v1",

@@ -5,7 +5,7 @@ use crate::object::MAX_POD_SETS;
 use crate::pod_group::path_of;
 use crate::review::Violations;
 
-/// Holds the cluster of a managed object against them. Only one with workload slices scales itself.
+/// Checks the cluster of a managed object. Only one with workload slices may scale itself.
 pub(super) fn check(cluster: Cluster<'_>, slices: bool, violations: &mut Violations) {
     let path = path_of(cluster.pointer);
     if cluster.scales_itself() && !(slices && cluster.is_elastic()) {

@@ -1,4 +1,4 @@
-//! What Ray's kinds say in their status.
+//! The status of Ray's kinds.
 
 use serde_json::Value;
 

@@ -12,7 +12,7 @@ use crate::ray::{READY, Ray, Variant, condition, is, ready_pods};
 
 pub(crate) static ADAPTER: Ray = Ray { kind: JobKind::RAY_CLUSTER, variant: &Cluster };
 
-/// What only a RayCluster has.
+/// What is specific to a RayCluster.
 struct Cluster;
 
 impl Variant for Cluster {

@@ -15,12 +15,12 @@ use crate::review::Violations;
 
 pub(crate) static ADAPTER: Ray = Ray { kind: JobKind::RAY_JOB, variant: &Job };
 
-/// What only a RayJob has.
+/// What is specific to a RayJob.
 struct Job;
 
-/// The state in which a RayJob waits for its user to name the work. KubeRay does not look at `suspend` in it.
+/// The state in which a RayJob waits for its user to name the work. KubeRay ignores `suspend` in it.
 const WAITING: &str = "Waiting";
-/// The state in which KubeRay removes what it made for a RayJob, which leads to [`SUSPENDED`].
+/// The state in which KubeRay deletes what it made for a RayJob, which leads to [`SUSPENDED`].
 const SUSPENDING: &str = "Suspending";
 const SUSPENDED: &str = "Suspended";
 /// The state of a RayJob that KubeRay does not understand.
@@ -35,7 +35,7 @@ impl Job {
 impl Variant for Job {
     fn read(&self, object: &Value, view: &mut JobView) {
         let state = Self::state(object);
-        // It runs on while it waits, and is to be stopped in another way.
+        // A waiting RayJob runs on, and has to be stopped in another way.
         view.stopping = view.suspended && state == WAITING;
         view.suspended &= !view.stopping;
         view.active = !matches!(state, "" | SUSPENDED | VALIDATION_FAILED) && view.finished.is_none();
@@ -90,12 +90,12 @@ impl Variant for Job {
         (!shuts_down).then(|| format!("spec.shutdownAfterJobFinishes: {SHUT_DOWN}"))
     }
 
-    /// One that selects a cluster has no pods of its own.
+    /// A RayJob that selects a cluster has no pods of its own.
     fn skips(&self, object: &Value) -> bool {
         object["spec"]["clusterSelector"].as_object().is_some_and(|selector| !selector.is_empty())
     }
 
-    /// One that waits for its user is told to stop by its status: KubeRay stops it, whatever it did before.
+    /// A RayJob in state `Waiting` (its user submits the job) is stopped through its status: KubeRay then stops it in any state.
     fn stop(&self, view: &JobView) -> Option<Step> {
         let status = json!({"status": {"jobDeploymentStatus": SUSPENDING}});
         view.stopping.then_some(Step { subresource: Some("status"), patch: Patch::Merge(status) })

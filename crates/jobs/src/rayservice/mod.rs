@@ -11,7 +11,7 @@ use crate::ray::{Ray, Variant, is, name, ready_pods};
 
 pub(crate) static ADAPTER: Ray = Ray { kind: JobKind::RAY_SERVICE, variant: &Service };
 
-/// What only a RayService has.
+/// What is specific to a RayService.
 struct Service;
 
 impl Variant for Service {

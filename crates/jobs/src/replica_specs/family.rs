@@ -2,7 +2,7 @@
 
 use super::{CountAt, Integration, PLAIN, PodPlace, PodsAt};
 
-/// A kind of kubeflow.org/v1, which the training operator looks after. Its names are to be filled in.
+/// A kind of kubeflow.org/v1, which the training operator controls. Its names have to be filled in.
 pub(super) const KUBEFLOW: Integration = Integration {
     group: "kubeflow.org",
     version: "v1",
@@ -19,7 +19,7 @@ pub(super) const KUBEFLOW: Integration = Integration {
     ..PLAIN
 };
 
-/// The pods of such a kind: the map with what its jobs say of each type of them, and the types.
+/// The pods of such a kind: the map with the spec of each type, and the types.
 pub(super) const fn replicas(map: &'static str, types: &'static [&'static str]) -> PodsAt {
     PodsAt {
         place: PodPlace::Types { map, types },

@@ -1,5 +1,5 @@
 //! The adapter of Kubeflow's jobs (docs/reference/07-integrations.md 7.1 and 7.2): `spec.<…>ReplicaSpecs` has the pods by replica type, and
-//! `spec.runPolicy` says whether they are to run.
+//! `spec.runPolicy` says whether they should run.
 
 mod rules;
 
@@ -21,11 +21,11 @@ use crate::scheduling::{StartError, merged, paired, restored, template_merge};
 pub(crate) struct ReplicaSpecs {
     /// The kind.
     pub kind: JobKind,
-    /// What only this kind's controller does not act on: adds what is wrong with an object.
+    /// The rules that are specific to this kind: adds violations for objects that its controller does not act on.
     pub rules: fn(&Self, &Value, &mut Violations),
 }
 
-/// The rules of a kind that has none of its own.
+/// For a kind without specific rules.
 pub(crate) fn no_rules(_adapter: &ReplicaSpecs, _object: &Value, _violations: &mut Violations) {}
 
 impl Adapter for ReplicaSpecs {
@@ -50,7 +50,7 @@ impl Adapter for ReplicaSpecs {
         view
     }
 
-    /// Templates and `suspend: false`. The number of pods stays as it is: neither controller could do with fewer.
+    /// Templates and `suspend: false`. The number of pods stays: neither controller accepts fewer.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         let mut body = nested(self.suspend_path(), json!(false));
         for (pod_set, info) in paired(view, infos)? {
@@ -149,7 +149,7 @@ impl ReplicaSpecs {
         path_of(self.types().0)
     }
 
-    /// What the object has of each replica type that the kind knows, in their order.
+    /// The spec of each replica type that the kind knows, in their order.
     pub(crate) fn specs<'a>(&self, object: &'a Value) -> impl Iterator<Item = (&'static str, &'a Value)> {
         let (map, types) = self.types();
         let specs = object.pointer(map).and_then(Value::as_object);
@@ -159,7 +159,7 @@ impl ReplicaSpecs {
     fn pod_sets(&self, object: &Value) -> Result<Vec<JobPodSet>, String> {
         let (map, types) = self.types();
         let given = object.pointer(map).and_then(Value::as_object).into_iter().flat_map(Map::keys);
-        // A controller that knows the type would run pods for which there is no quota.
+        // A controller that knows the type would run pods without quota.
         if let Some(unknown) = given.into_iter().find(|name| !types.contains(&name.as_str())) {
             let (map, known) = (self.path(), types.join(", "));
             return Err(format!("{map}.{unknown}: unknown replica type, known are: {known}"));
@@ -168,7 +168,7 @@ impl ReplicaSpecs {
         if pod_sets.is_empty() { Err(format!("{}: no replica type", self.path())) } else { Ok(pod_sets) }
     }
 
-    /// Puts the patch of the template of a pod set where that is.
+    /// Adds the patch of a pod set's template at its location.
     fn put_template(&self, body: &mut Value, pod_set: &str, template: Value) {
         let types = self.types().1.iter().find(|name| name.eq_ignore_ascii_case(pod_set));
         let place =
@@ -179,7 +179,7 @@ impl ReplicaSpecs {
     }
 }
 
-/// How many pods there are to be of a replica type.
+/// The number of pods of a replica type.
 pub(crate) fn replicas(spec: &Value) -> i32 {
     object::int(&spec["replicas"]).unwrap_or(1).max(0)
 }

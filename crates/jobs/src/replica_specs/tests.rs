@@ -1,4 +1,4 @@
-//! Kubeflow's jobs: what is read of each state, how they start, stop and end, and what a user may write.
+//! Kubeflow's jobs: their states, how they start, stop and end, and what a user may write.
 
 use std::collections::BTreeMap;
 

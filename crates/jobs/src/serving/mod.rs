@@ -1,7 +1,7 @@
 //! Kinds that serve: their pods wait for admission in their place (docs/reference/07-integrations.md 7.4).
 //!
-//! The webhook marks the pods in their templates. The controller of the kind makes the pods, each of which waits for admission: as a job of its
-//! own, or as one of those that are admitted together.
+//! The webhook marks the pods in their templates. The controller of the kind makes the pods, each of which waits for admission: as a job of its own,
+//! or together with others.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde::Deserialize as _;
@@ -15,12 +15,12 @@ use crate::patch::Patch;
 use crate::pod_group::path_of;
 use crate::review::{Violations, label_path};
 
-/// Where objects of a kind have their one pod template: a JSON pointer.
+/// The JSON pointer of a kind's only pod template.
 pub(crate) fn template(kind: JobKind) -> &'static str {
     kind.integration().pods.first().map_or("", |pods| pods.template)
 }
 
-/// How many pods there are to be.
+/// The number of pods.
 pub(crate) fn replicas(object: &Value) -> i32 {
     int(&object["spec"]["replicas"]).unwrap_or(1).max(0)
 }
@@ -30,8 +30,7 @@ pub(crate) fn ready(object: &Value) -> i32 {
     int(&object["status"]["readyReplicas"]).unwrap_or(0)
 }
 
-/// What an object says of itself and of its pods, without its pod sets. It counts as suspended, so that its queue can be changed, until one of its
-/// pods is ready.
+/// The view from an object, without its pod sets. It counts as suspended, so that its queue can be changed, until one of its pods is ready.
 pub(crate) fn observed(kind: JobKind, object: &Value) -> JobView {
     let mut view = object::from_metadata(kind, object);
     view.suspended = ready(object) == 0;
@@ -40,7 +39,7 @@ pub(crate) fn observed(kind: JobKind, object: &Value) -> JobView {
     view
 }
 
-/// What its controller says of its pods.
+/// The status of its pods that its controller writes.
 pub(crate) fn status(object: &Value, state: State) -> Value {
     let running = matches!(state, State::Running { .. });
     let ready = matches!(state, State::Running { ready: true, .. });
@@ -48,8 +47,8 @@ pub(crate) fn status(object: &Value, state: State) -> Value {
     json!({"replicas": count(running), "readyReplicas": count(ready)})
 }
 
-/// The pod of this number, of as many as there are to be, as its controller makes it. Unlike a real one it has the object itself above it, and a
-/// number in its name, whatever the kind.
+/// The pod with this number, as its controller makes it. Unlike a real one its owner is the object itself, and its name has a number, whatever the
+/// kind.
 pub(crate) fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
     if !usize::try_from(replicas(object)).is_ok_and(|replicas| number < replicas) {
         return None;
@@ -73,7 +72,7 @@ pub(crate) struct MadePod<'a> {
     pub template: &'a Value,
     /// The pod's name.
     pub name: String,
-    /// Labels beside those of the template.
+    /// Labels besides those of the template.
     pub labels: Vec<(&'static str, String)>,
     /// Its controller, without UID.
     pub owner: Value,
@@ -101,7 +100,7 @@ pub(crate) fn pod(made: &MadePod<'_>) -> Value {
     })
 }
 
-/// The patch that starts it: its pods are started, and it is left as it is.
+/// The patch that starts it: its pods are started, and the object is not changed.
 pub(crate) fn untouched(view: &JobView) -> Patch {
     Patch::Json(Vec::new()).pinned(&view.resource_version)
 }
@@ -124,13 +123,13 @@ pub(crate) fn is_marked(object: &Value, pointer: &str, kind: JobKind) -> bool {
     marked_for(object, pointer) == Some(kind.framework())
 }
 
-/// What quota depends on stays as it was in the template at a JSON pointer of an old and a new object.
+/// Fields that quota depends on may not change in the template at a JSON pointer of an old and a new object.
 pub(crate) fn keeps_shape(objects: [&Value; 2], pointer: &str, violations: &mut Violations) {
     let templates = objects.map(|object| object.pointer(pointer).unwrap_or(&Value::Null));
     keeps_template(templates, &format!("{}.spec", path_of(pointer)), violations);
 }
 
-/// The same of two templates themselves, the spec of which is at this path.
+/// The same for two templates themselves, whose spec is at this path.
 pub(crate) fn keeps_template([old, new]: [&Value; 2], path: &str, violations: &mut Violations) {
     let shape = |template: &Value| {
         let spec = PodSpec::deserialize(&template["spec"]).ok()?;

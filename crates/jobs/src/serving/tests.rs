@@ -1,4 +1,4 @@
-//! Kinds whose pods wait for admission in their place.
+//! Kinds whose pods wait for admission themselves.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;

@@ -1,8 +1,8 @@
-//! The adapter of sparkoperator.k8s.io/v1beta2 SparkApplication (docs/reference/07-integrations.md 7.1 and 7.2): a driver, which makes its
-//! executors itself.
+//! The adapter of sparkoperator.k8s.io/v1beta2 SparkApplication (docs/reference/07-integrations.md 7.1 and 7.2): a driver, which makes its executors
+//! itself.
 //!
-//! The object has no whole pod templates. What its pods look like is said by many fields, which the Spark operator makes into Spark's
-//! configuration, and adds to the pods by a webhook. What admission adds goes into those fields.
+//! The object has no whole pod templates. Its pods are described by many fields, which the Spark operator converts to Spark's configuration, and adds
+//! to the pods by a webhook. The additions of admission are written to those fields.
 
 #[cfg(rustfmt)]
 mod descriptor;
@@ -27,14 +27,14 @@ use crate::scheduling::{StartError, merged, paired, restored};
 /// The adapter of SparkApplications.
 pub(crate) struct SparkApplication;
 
-/// The states in which the operator has nothing running, and runs nothing before the spec changes.
+/// The states in which nothing runs, and the operator starts nothing before the spec changes.
 const IDLE: [&str; 4] = ["", SUSPENDED, COMPLETED, FAILED];
 const SUSPENDED: &str = "SUSPENDED";
 const RUNNING: &str = "RUNNING";
 const PENDING: &str = "PENDING";
 const COMPLETED: &str = "COMPLETED";
 const FAILED: &str = "FAILED";
-/// So many executors of an application the operator keeps track of.
+/// How many executors of an application the operator tracks.
 const TRACKED: i32 = 1_000;
 
 impl Adapter for SparkApplication {
@@ -55,7 +55,7 @@ impl Adapter for SparkApplication {
         view
     }
 
-    /// One merge patch: of most of these fields there may be none yet. The number of executors stays as it is.
+    /// One merge patch: most of these fields may not exist yet. The number of executors stays.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         let mut changes = Vec::new();
         for (pod_set, info) in paired(view, infos)? {
@@ -176,11 +176,11 @@ fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
     pod::ROLES.into_iter().map(of).collect()
 }
 
-/// What leads the pods to these states.
+/// The patch that leads the pods to these states.
 fn patch(suspend: bool, changes: &[(&JobPodSet, PodScheduling)]) -> Patch {
     let mut spec = Map::from_iter([("suspend".to_owned(), json!(suspend))]);
     if changes.iter().any(|(set, to)| set.scheduling.node_selector != to.node_selector) {
-        // The operator has selectors for all pods or for the one and the other, and driver and executors may get different ones.
+        // The operator has selectors for all pods or for each role, and driver and executors may get different ones.
         spec.insert("nodeSelector".to_owned(), Value::Null);
         for (set, to) in changes {
             put(

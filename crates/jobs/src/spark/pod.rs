@@ -1,4 +1,4 @@
-//! The pods of a SparkApplication, as the Spark operator makes them: the user's template with what its other fields say.
+//! The pods of a SparkApplication, as the Spark operator makes them: the user's template with the content of its other fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) struct Role {
     pub name: &'static str,
     /// That field as a JSON pointer.
     pub pointer: &'static str,
-    /// The container in which Spark runs: the first of these names that a template has, else its first container.
+    /// Spark's container: the first of these names that a template has, else its first container.
     containers: &'static [&'static str],
 }
 
@@ -31,7 +31,7 @@ pub(super) const ROLES: [Role; 2] = [
 
 /// Executors that Spark makes if nothing says how many.
 const DEFAULT_EXECUTORS: i32 = 2;
-/// Volumes of such names are Spark's to mount.
+/// The prefix of volumes that Spark mounts.
 const LOCAL_VOLUMES: &str = "spark-local-dir-";
 
 impl Role {
@@ -130,7 +130,7 @@ fn scheduling(pod: &mut Map<String, Value>, spec: &Value, own: &Value, path: &st
     Ok(())
 }
 
-/// What Spark's container asks for, as far as the object says so.
+/// The requests of Spark's container, if the object has them.
 fn resources(container: &mut Map<String, Value>, own: &Value, path: &str) -> Result<(), String> {
     let name_of_gpu = own["gpu"]["name"].as_str().filter(|name| !name.is_empty());
     let gpus = own["gpu"]["quantity"].as_i64().filter(|number| *number > 0);
@@ -165,7 +165,7 @@ fn resources(container: &mut Map<String, Value>, own: &Value, path: &str) -> Res
     Ok(())
 }
 
-/// An amount of memory as Java writes it (`512m`, a number for MiB) as Kubernetes does. Others stay as they are.
+/// An amount of memory in Java's form (`512m`, a number for MiB) in Kubernetes' form. Others stay unchanged.
 fn memory(text: &str) -> String {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -206,7 +206,7 @@ fn mounted(
     Ok(needed)
 }
 
-/// Adds the containers of which there is none with the same name and image.
+/// Adds the containers without a namesake of the same image.
 fn add_unknown(containers: &mut Vec<Value>, more: &Value) {
     let key = |container: &Value| ["name", "image"].map(|key| container[key].to_string());
     let mut known: BTreeSet<_> = containers.iter().map(key).collect();
@@ -257,7 +257,7 @@ fn add_keys(parent: &mut Map<String, Value>, field: &str, more: &Value, path: &s
     Ok(())
 }
 
-/// The merge patch of a map to all of `to`, whatever part of it is there.
+/// The merge patch of a map to all of `to`, whatever part of it exists.
 pub(super) fn all_keys(from: &BTreeMap<String, String>, to: &BTreeMap<String, String>) -> Value {
     if to.is_empty() {
         return Value::Null;
@@ -267,7 +267,7 @@ pub(super) fn all_keys(from: &BTreeMap<String, String>, to: &BTreeMap<String, St
     Value::Object(gone.chain(there).collect())
 }
 
-/// The merge patch of a map from the one to the other. What did not change may stand elsewhere.
+/// The merge patch of a map from one to the other. Unchanged keys may come from elsewhere.
 pub(super) fn changed_keys(from: &BTreeMap<String, String>, to: &BTreeMap<String, String>) -> Value {
     let Value::Object(mut keys) = all_keys(from, to) else { return Value::Null };
     keys.retain(|key, _| from.get(key) != to.get(key));

@@ -14,7 +14,7 @@ const ONLY_ELASTIC: &str = "a kueue managed job can use dynamicAllocation only w
 const OF_THE_OPERATOR: &str = "the label is the operator's: without it the operator would not apply the admitted node selectors and tolerations";
 const RUNS_AGAIN: &str = "the application has ended, and the operator would run it again";
 
-/// Holds a new or changed application that is managed against them.
+/// Checks a new or changed managed application.
 pub(super) fn check(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
     let managed = |meta: &Meta| context.manage_jobs_without_queue_name || meta.queue_name().is_some();
     if !managed(change.meta) {
@@ -49,7 +49,7 @@ fn broken(object: &Value) -> Vec<Violation> {
     if let Some((field, reserved)) = reserved_label(object) {
         violations.forbidden(&format!("{field}.labels[{reserved}]"), OF_THE_OPERATOR);
     }
-    // The operator may run what has no pod sets, and would: a change while it runs makes it start anew.
+    // The operator may run objects without pod sets: a change while it runs makes it start anew.
     if violations.0.is_empty()
         && let Err(trouble) = pod_sets(object)
     {
@@ -80,7 +80,7 @@ pub(super) fn trouble(object: &Value) -> Option<String> {
     (!is_count).then(|| format!("spec.sparkConf[spark.executor.instances]: {configured:?} is not a number"))
 }
 
-/// A mode in which the driver runs elsewhere than in a pod of its own.
+/// A mode in which the driver does not run in a pod of its own.
 fn other_mode(object: &Value) -> Option<&Value> {
     let mode = &object["spec"]["mode"];
     (!mode.is_null() && mode != "" && mode != "cluster").then_some(mode)
@@ -99,7 +99,7 @@ fn scales_itself(object: &Value) -> Option<&'static str> {
     (!configured.is_null() && !off).then_some("spec.sparkConf[spark.dynamicAllocation.enabled]")
 }
 
-/// A label by which the operator's webhook would not find the pods of the application, or find another one for them.
+/// A label that would keep the operator's webhook from finding the pods of the application, or make it find another application.
 fn reserved_label(object: &Value) -> Option<(&'static str, &'static str)> {
     const LAUNCHED: &str = "sparkoperator.k8s.io/launched-by-spark-operator";
     const NAME: &str = "sparkoperator.k8s.io/app-name";

@@ -28,7 +28,7 @@ impl Adapter for StatefulSet {
         JobKind::STATEFUL_SET
     }
 
-    /// What its object says. Whether it runs is said by its pods: see [`GatheredPods`].
+    /// The view from the object. The pods determine whether it runs: see [`GatheredPods`].
     fn observe(&self, object: &Value) -> JobView {
         let mut view = observed(self.kind(), object);
         view.prebuilt_workload = None;
@@ -82,7 +82,7 @@ impl Adapter for StatefulSet {
         if before == 0 && after > 0 && int(&change.object["status"]["replicas"]).unwrap_or(0) > 0 {
             violations.forbidden("spec.replicas", "scaling down is still in progress");
         }
-        // What its quota depends on. The rest changes by a rollout.
+        // The fields that its quota depends on. A rollout may change the rest.
         if before != 0 {
             keeps_shape([old, change.object], template(self.kind()), violations);
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::patch::set;
 
-/// Puts an item into a list of a container, in place of one of the same name.
+/// Sets an item in a list of a container, in place of one of the same name.
 pub(super) fn upsert(container: &mut Value, list: &str, item: &Value) {
     let Some(known) = container[list].as_array_mut() else {
         return set(container, &[list], json!([item]));
@@ -15,7 +15,7 @@ pub(super) fn upsert(container: &mut Value, list: &str, item: &Value) {
     }
 }
 
-/// Puts a port in, in place of one with that number, or of one without a name.
+/// Sets a port, in place of one with that number, or of one without a name.
 pub(super) fn upsert_port(container: &mut Value, port: i32) {
     let item = json!({"containerPort": port, "protocol": "TCP"});
     let Some(known) = container["ports"].as_array_mut() else {

@@ -1,7 +1,7 @@
-//! The JobSet that the trainer makes of a TrainJob and its runtime, as far as it says what pods run and what they ask for.
+//! The JobSet that the trainer makes from a TrainJob and its runtime: the part that determines the pods and their requests.
 //!
-//! As of trainer v2.2.0, in its order: patches of others, the number of nodes, what a policy adds, what the TrainJob says of its initializers
-//! and its trainer, labels for gang scheduling.
+//! As of trainer v2.2.0, in its order: patches of others, the number of nodes, what a policy adds, the TrainJob's settings of its initializers and
+//! its trainer, labels for gang scheduling.
 
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ const INITIALIZERS: [(&str, &str); 2] = [("dataset-initializer", "dataset"), ("m
 /// Most replicated Jobs of a runtime.
 const MOST: usize = 100;
 
-/// A JobSet that is being made.
+/// A JobSet in the making.
 pub(super) struct Draft<'a> {
     /// The TrainJob, or its outline.
     pub trainjob: &'a Value,
@@ -143,7 +143,7 @@ fn count(job: &Value, policy: &Value) -> i32 {
     count.max(1)
 }
 
-/// What the TrainJob says of an initializer.
+/// The TrainJob's settings of an initializer.
 fn initialize(draft: &mut Draft<'_>, step: &str, field: &str) {
     let said = draft.trainjob["spec"]["initializer"][field].clone();
     for at in 0..draft.jobs.len() {
@@ -172,7 +172,7 @@ fn initialize(draft: &mut Draft<'_>, step: &str, field: &str) {
     }
 }
 
-/// What the TrainJob says of its trainer.
+/// The TrainJob's settings of its trainer.
 fn train(draft: &mut Draft<'_>) {
     let said = draft.trainer().clone();
     let launcher_trains = policy::launcher_is_node(draft.policy);
@@ -207,7 +207,7 @@ fn train(draft: &mut Draft<'_>) {
     }
 }
 
-/// The label, or annotation, by which a scheduler knows the pods of a TrainJob.
+/// The label, or annotation, by which a scheduler identifies the pods of a TrainJob.
 fn label_for_gangs(draft: &mut Draft<'_>, policy: &Value) {
     let name = draft.name().to_owned();
     for (of, field, key) in [

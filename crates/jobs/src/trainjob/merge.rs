@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Deepest nesting that is merged; what is deeper is replaced.
+/// The deepest nesting that is merged; deeper values are replaced.
 const DEEPEST: usize = 32;
 
-/// By which key the items of a list are told apart; any other list is replaced.
+/// The key that identifies the items of a list; a list without one is replaced.
 fn key_of(field: &str) -> Option<&'static str> {
     match field {
         "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" | "schedulingGates" => {

@@ -1,6 +1,6 @@
 //! The adapter of trainer.kubeflow.org/v1alpha1 TrainJob (docs/reference/07-integrations.md 7.1 and 7.2).
 //!
-//! A TrainJob names a runtime; its controller makes a JobSet of both. So do we ([`expand`]), to know its pods. What admission adds goes into an
+//! A TrainJob names a runtime; its controller makes a JobSet of both. [`expand`] does the same, to know its pods. The additions of admission are an
 //! entry of `spec.runtimePatches`, which the controller merges into the templates.
 
 #[cfg(rustfmt)]
@@ -24,7 +24,7 @@ use crate::patch::{Patch, Step, set};
 use crate::pod_group::PodGroup;
 use crate::scheduling::{StartError, merged, paired, still_needed};
 
-/// Where an object that stands for a TrainJob and its runtime has the JobSet that is made of both, or why none can be.
+/// The field of the JobSet, or of the error, in an object that combines a TrainJob and its runtime.
 const EXPANDED: &str = "jobset";
 /// The group of runtimes.
 const GROUP: &str = "trainer.kubeflow.org";
@@ -89,7 +89,7 @@ impl Adapter for TrainJob {
         runtime_of(object).ok()
     }
 
-    /// What of a runtime its TrainJobs are made of.
+    /// The part of a runtime that its TrainJobs are made from.
     fn content(&self, template: &Value) -> Value {
         let mut spec = template["spec"].clone();
         if let Some(metadata) = spec.pointer_mut("/template/metadata").and_then(Value::as_object_mut) {
@@ -98,7 +98,7 @@ impl Adapter for TrainJob {
         json!({"spec": spec})
     }
 
-    /// What admission adds to the templates. The controller takes it only while the TrainJob is suspended.
+    /// The additions of admission to the templates. The controller accepts them only while the TrainJob is suspended.
     fn prepare(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Option<Step>, StartError> {
         let mut added = Vec::new();
         for (pod_set, info) in paired(view, infos)? {
@@ -120,7 +120,7 @@ impl Adapter for TrainJob {
         }))
     }
 
-    /// The last write of a start; [`Adapter::prepare`] says the one before.
+    /// The last write of a start; [`Adapter::prepare`] returns the one before.
     fn start(&self, view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
         paired(view, infos)?;
         Ok(Patch::Merge(json!({"spec": {"suspend": false}})).pinned(&view.resource_version))
@@ -180,7 +180,7 @@ fn number(status: &Value, key: &str) -> i64 {
     status[key].as_i64().unwrap_or(0)
 }
 
-/// The runtime that a TrainJob names. One of another group, or of a kind that is no runtime, is none that its controller knows.
+/// The runtime that a TrainJob names. Its controller knows no runtimes of other groups or kinds.
 fn runtime_of(object: &Value) -> Result<TemplateRef, String> {
     let named = &object["spec"]["runtimeRef"];
     let text = |key: &str| named[key].as_str().filter(|text| !text.is_empty());
@@ -195,7 +195,7 @@ fn runtime_of(object: &Value) -> Result<TemplateRef, String> {
     Ok(TemplateRef { kind, namespace: namespace.unwrap_or_default().into(), name: name.into() })
 }
 
-/// What of a TrainJob decides, with its runtime, what pods it has.
+/// The part of a TrainJob that, with its runtime, determines its pods.
 fn outline(object: &Value) -> Value {
     let (spec, metadata) = (&object["spec"], &object["metadata"]);
     let of = |from: &Value, keys: &[&str]| -> Value {

@@ -1,4 +1,4 @@
-//! The entry of `spec.runtimePatches` that holds what admission adds.
+//! The entry of `spec.runtimePatches` with the additions of admission.
 
 use serde_json::{Map, Value, json};
 use sluice_api::job::{JobPodSet, PodScheduling};
@@ -8,12 +8,12 @@ use crate::patch::set;
 /// The manager of the entry (docs/reference/07-integrations.md 7.2).
 pub(super) const MANAGER: &str = "kueue.x-k8s.io/manager";
 
-/// Whether an entry is the one that holds what admission adds.
+/// Whether an entry has the additions of admission.
 pub(super) fn is_ours(entry: &Value) -> bool {
     entry["manager"] == MANAGER
 }
 
-/// The entries with what admission adds to each pod set. Ours is the last: no other one takes back what it says.
+/// The entries with the additions of admission to each pod set. Ours is the last: no other one overrides it.
 pub(super) fn with(entries: &[Value], added: &[(&JobPodSet, PodScheduling)]) -> Vec<Value> {
     let jobs: Vec<_> = added.iter().filter_map(|(pod_set, to)| of_job(pod_set, to)).collect();
     let mut entry = json!({"manager": MANAGER});
@@ -41,7 +41,7 @@ pub(super) fn without(entries: &[Value]) -> Vec<Value> {
     entries.iter().map(cleared).collect()
 }
 
-/// What leads the template of a pod set to this state. Keys of maps are merged; lists are replaced, except that of gates.
+/// The patch that leads the template of a pod set to this state. Keys of maps are merged; lists are replaced, except that of gates.
 fn of_job(pod_set: &JobPodSet, to: &PodScheduling) -> Option<Value> {
     let from = &pod_set.scheduling;
     let more = |from: &std::collections::BTreeMap<String, String>,

@@ -1,6 +1,6 @@
-//! What the policies of a runtime add: the number of nodes, and the variables by which they find one another.
+//! The additions of a runtime's policies: the number of nodes, and the variables by which they find one another.
 //!
-//! Left out is what neither quota nor a scheduler asks for: the command of torchtune, the volumes of MPI, and the token of the trainer's gate
+//! Left out are parts that neither quota nor a scheduler needs: the command of torchtune, the volumes of MPI, and the token of the trainer's gate
 //! `TrainJobStatus`.
 
 use serde_json::Value;
@@ -120,7 +120,7 @@ fn launch(draft: &mut Draft<'_>) {
     }
 }
 
-/// What a node asks for: by the TrainJob, else by the runtime.
+/// The resources of a node: from the TrainJob, else from the runtime.
 fn resources(draft: &Draft<'_>) -> Value {
     let said = &draft.trainer()["resourcesPerNode"];
     if said.is_object() {

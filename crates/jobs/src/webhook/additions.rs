@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use crate::patch::escape;
 
-/// A JSON patch of an object in the making: maps and lists on the way to what is added are made as they are needed.
+/// A JSON patch of an object: missing maps and lists above an addition are created.
 pub(super) struct Additions<'a> {
     object: &'a Value,
     operations: Vec<Value>,
-    /// Maps and lists that are there by now.
+    /// Maps and lists that exist by now.
     made: BTreeSet<String>,
 }
 
 impl<'a> Additions<'a> {
-    /// Nothing yet.
+    /// An empty patch.
     pub fn to(object: &'a Value) -> Self {
         Self { object, operations: Vec::new(), made: BTreeSet::new() }
     }
@@ -29,8 +29,8 @@ impl<'a> Additions<'a> {
         self.operations.push(json!({"op": "add", "path": path, "value": value}));
     }
 
-    /// Makes a map or a list that the object does not have, and what is above it; says whether it is there then. Where something else is, the
-    /// object stays as it is: the API server says what is wrong with it.
+    /// Creates a missing map or list, and what is above it; returns whether it exists then. If something else is in its place, the object stays
+    /// unchanged: the API server reports what is wrong with it.
     fn make(&mut self, pointer: &str, empty: &Value) -> bool {
         if self.made.contains(pointer) {
             return true;

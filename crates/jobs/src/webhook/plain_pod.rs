@@ -1,4 +1,4 @@
-//! What happens to a plain pod when it is created or changed (docs/reference/07-integrations.md 7.3).
+//! The webhooks of plain pods (docs/reference/07-integrations.md 7.3).
 
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -25,7 +25,7 @@ pub struct PodSelectors<'a> {
     pub namespaces: Option<&'a LabelSelector>,
     /// Their own labels.
     pub pods: Option<&'a LabelSelector>,
-    /// Only those that another object suspends, because nothing else lists their kind (docs/reference/07-integrations.md 7.1 "Implied").
+    /// Only pods that another object suspends, because nothing else lists their kind (docs/reference/07-integrations.md 7.1 "Implied").
     pub implied: bool,
 }
 
@@ -34,10 +34,10 @@ const ANNOTATIONS: &str = "/metadata/annotations";
 const FINALIZERS: &str = "/metadata/finalizers";
 const GATES: &str = "/spec/schedulingGates";
 
-/// The JSON patch that a new pod gets, if it is to be queued: the marks of a managed pod, and the gates that keep it from being scheduled.
+/// The JSON patch of a new pod, if it has to be queued: the marks of a managed pod, and the gates that keep it from being scheduled.
 ///
-/// Unlike a job, a pod is managed only in the namespaces that `managedJobsNamespaceSelector` selects, also with a queue name. A pod of an object
-/// that suspends its pods itself is gated wherever it is: that object's rules decided it.
+/// Unlike a job, a pod is managed only in the namespaces that `managedJobsNamespaceSelector` selects, even with a queue name. A pod of an object that
+/// suspends its pods itself is gated in every namespace: that object's rules decided it.
 pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) -> Patch {
     let mut patch = Additions::to(pod);
     let by_parent = suspending_parent(pod).is_some();
@@ -82,7 +82,7 @@ pub fn mutate_plain_pod(pod: &Value, context: &Context<'_>, selectors: &PodSelec
     Patch::Json(patch.operations())
 }
 
-/// What the pod of a group gets of its object: the templates do not have it.
+/// The additions from its object to the pod of a group: the templates do not have them.
 fn mark_member(pod: &Value, kind: JobKind, gatherer: &Gatherer<'_>, patch: &mut Additions<'_>) {
     let said = [(labels::QUEUE_NAME, gatherer.queue_name), (labels::PRIORITY_CLASS, gatherer.priority_class)];
     for (key, value) in said {
@@ -100,7 +100,7 @@ pub fn suspending_parent(pod: &Value) -> Option<&str> {
     pod["metadata"]["annotations"][labels::POD_SUSPENDING_PARENT].as_str()
 }
 
-/// Whether a new pod is to be queued by itself or in a group.
+/// Whether a new pod has to be queued by itself or in a group.
 fn is_managed(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) -> bool {
     let own = string_map(&pod["metadata"]["labels"]);
     let queued = Meta::read(pod, false).queue_name().is_some();
@@ -114,18 +114,18 @@ fn is_managed(pod: &Value, context: &Context<'_>, selectors: &PodSelectors<'_>) 
 
 /// Checks a new pod (`old` is `None`) or a changed one.
 ///
-/// Of a changed one only what changed is held against the rules. One that is being deleted is refused only what takes it out of sight while it runs.
+/// Of a changed pod only the changes are checked. For a pod that is being deleted only changes that hide it while it runs are refused.
 ///
 /// # Errors
 ///
-/// The rules that the pod breaks: a name or number in a label or annotation that is not one, an incomplete group, a topology request that is not
-/// allowed, a change of what stays, such as the group.
+/// The violated rules: an invalid name or number in a label or annotation, an incomplete group, a topology request that is not allowed, a change of
+/// an immutable field, such as the group.
 pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_>) -> Result<(), Denied> {
     let meta = Meta::read(pod, is_suspended(pod));
     let before = old.map(|old| Meta::read(old, is_suspended(old)));
     let mut violations = Violations::default();
     if pod["metadata"]["deletionTimestamp"].is_string() {
-        // Its containers may run on until its grace is over. Its finalizers may go.
+        // Its containers may run on until its grace period is over. Its finalizers may be removed.
         if before.is_some() {
             managed_label(pod, before.as_ref(), &meta, &mut violations);
             parent(pod, old, &mut violations);
@@ -138,7 +138,7 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     workload(pod, old, &mut violations);
     group(pod, old, &mut violations, context);
     if old.is_none() && meta.label(labels::MANAGED) == Some("true") {
-        // One of an object has what its template has, and what is added to pods.
+        // A pod of an object has what its template has, and what is added to pods.
         let owned = pod["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
         let times = if owned || suspending_parent(pod).is_some() { STARTED } else { 1 };
         if let Some(why) = Bulk::of(pod).excess(times, Bulk::default()) {
@@ -151,7 +151,7 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     } else if context.gates.enabled(Gate::AdmissionGatedBy) {
         admission_gates(&meta, &mut violations);
     }
-    // The pod of a job is one of many that its template is about; how many was checked with the job.
+    // The pod of a job is one of many that its template is for; their number was checked with the job.
     let of_itself =
         pod["metadata"]["labels"][labels::MANAGED].is_string() || suspending_parent(pod).is_some();
     let count = if of_itself { total_count(&pod["metadata"]).unwrap_or(1) } else { i32::MAX };
@@ -183,7 +183,7 @@ fn managed_label(pod: &Value, old: Option<&Meta>, meta: &Meta, violations: &mut 
     if given.is_some() && old.is_none_or(|old| value(old) != given) {
         violations.forbidden(&label_path(labels::MANAGED), "managed label value can only be 'true'");
     }
-    // Pods without it are not watched: one that runs would keep its nodes without quota.
+    // Pods without it are not watched: a running one would keep its nodes without quota.
     let is_managed = |meta: &Meta| value(meta).is_some_and(|value| value == "true");
     if value(meta).is_none() && !has_ended(pod) && old.is_some_and(is_managed) {
         violations.forbidden(
@@ -193,7 +193,7 @@ fn managed_label(pod: &Value, old: Option<&Meta>, meta: &Meta, violations: &mut 
     }
 }
 
-/// What suspends a pod does so until it has ended: on it depends which controller looks after the pod.
+/// The suspending parent may not change until the pod has ended: which controller looks after the pod depends on it.
 fn parent(pod: &Value, old: Option<&Value>, violations: &mut Violations) {
     let after = suspending_parent(pod);
     if !has_ended(pod) && old.is_some_and(|old| suspending_parent(old) != after) {
@@ -209,7 +209,7 @@ fn workload(pod: &Value, old: Option<&Value>, violations: &mut Violations) {
     }
 }
 
-/// What a pod says of its group.
+/// The group annotations and labels of a pod.
 fn group(pod: &Value, old: Option<&Value>, violations: &mut Violations, context: &Context<'_>) {
     let said = |pod: &Value| {
         let metadata = &pod["metadata"];
@@ -260,7 +260,7 @@ fn group_on_update(pod: &Value, old: &Value, violations: &mut Violations, contex
         violations.immutable(&label_path(labels::POD_GROUP_NAME), &after.clone().unwrap_or_default());
     }
     if after.is_some() {
-        // A mistake may be put right; and how many pods there are to be, as long as the pod waits.
+        // A mistake may be corrected; and the number of pods may change, as long as the pod waits.
         let [known, role] = [old, pod].map(|pod| annotation(pod, labels::ROLE_HASH));
         if known.is_some() && known != role {
             violations.immutable(&annotation_path(labels::ROLE_HASH), role.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What a new pod of a started JobSet gets: the node affinity that its annotation asks for.
+//! The webhook of pods of a started JobSet: the node affinity that its annotation asks for.
 
 use k8s_openapi::api::core::v1::NodeAffinity;
 use serde::Deserialize as _;

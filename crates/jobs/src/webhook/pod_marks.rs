@@ -1,4 +1,4 @@
-//! What the pod templates of an object get whose pods wait for admission in its place (docs/reference/07-integrations.md 7.4).
+//! The marks in the pod templates of an object whose pods wait for admission in its place (docs/reference/07-integrations.md 7.4).
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
@@ -43,7 +43,7 @@ pub(super) fn mark(
             if kind.has_groups() && several && at > 0 && !grouped {
                 patch.set(&annotations, labels::POD_INDEX_OFFSET, "1");
             }
-            // Where all pods are gone, the last number stays: nothing is to be rolled out for it.
+            // If all pods are gone, the last number stays: no rollout is needed for it.
             if total > 0 && !kind.has_groups() {
                 patch.set(&annotations, labels::POD_GROUP_TOTAL_COUNT, &total.to_string());
             }
@@ -51,7 +51,7 @@ pub(super) fn mark(
     }
 }
 
-/// Whether a changed object is managed. What applies by default is decided when an object is made: one that runs could not be changed any more.
+/// Whether a changed object is managed. Defaults apply only at creation: otherwise a running object could not be changed any more.
 pub(super) fn stays_managed(meta: &Meta, context: &Context<'_>) -> bool {
     meta.queue_name().is_some() || context.manage_jobs_without_queue_name && context.namespace_is_managed()
 }

@@ -1,6 +1,5 @@
-//! Room in a job for what the manager writes into it: the API server refuses a write that makes the annotations of an object or a
-//! pod template too large, and etcd one that makes the object too large, so that a job as large as there may be could be neither started nor
-//! stopped as it should.
+//! Room in a job for the manager's writes: the API server refuses a write that makes the annotations of an object or a pod template too large, and
+//! etcd refuses an object that is too large, so that a job of the largest size could be neither started nor stopped properly.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +14,8 @@ use crate::review::Violations;
 const ALL: usize = 256 << 10;
 /// How many of those are the manager's.
 const OURS: usize = 4 << 10;
-/// How many bytes a job has at most that is not suspended, with what the manager writes to start it. Etcd stores 1.5 MiB; built-in kinds are
-/// stored in a form that is up to a third longer than JSON where many of their fields are empty, and a stop adds its mark and who wrote it.
+/// The highest number of bytes of a job that is not suspended, including the manager's writes at its start. Etcd stores 1.5 MiB; built-in kinds are
+/// stored in a form that is up to a third longer than JSON if many of their fields are empty, and a stop adds its mark and its field manager.
 const WHOLE: usize = 1 << 20;
 /// How many of those are the manager's: node selectors, tolerations and affinity for each pod set.
 const OURS_OF_WHOLE: usize = 64 << 10;
@@ -46,12 +45,12 @@ pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, vi
     let runs = |object: &Value| !registry::of(kind).is_suspended(object);
     let most = match old {
         None => WHOLE - OURS_OF_WHOLE,
-        // It may be stopped, and what is done to it then does no harm.
+        // It may be a stopped job: then writes for the stop do no harm.
         Some(_) if !runs(object) => return,
         Some(_) => WHOLE,
     };
     let bytes = length(object);
-    // What runs already may be written by its controller.
+    // The controller of a running job may write it.
     let grows = old.filter(|old| runs(old)).is_none_or(|old| bytes > length(old));
     if bytes > most && grows {
         let why = format!(
@@ -61,8 +60,8 @@ pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, vi
     }
 }
 
-/// Refuses pod templates of so many values that they would take the memory of all jobs. A started job has what admission adds, too, and
-/// a part of one what the API server adds to it; a job that was managed with more, as `old`, may keep it.
+/// Refuses pod templates with so many values that they would take the memory of all jobs. A started job has the additions of admission, too, and a
+/// part of a job those of the API server; a job that was managed with more, as `old`, may keep it.
 pub(super) fn check_values(
     kind: JobKind,
     object: &Value,
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(reported(&long, None).len(), 1, "it was not managed before");
     }
 
-    /// A job of so many bytes.
+    /// A job of this size.
     fn whole(bytes: usize, suspended: bool) -> Value {
         let mut job = job(100, 100);
         job["spec"]["suspend"] = json!(suspended);
@@ -183,16 +182,16 @@ mod tests {
         let most = WHOLE - OURS_OF_WHOLE;
         assert_eq!(told_of_whole(&whole(most, true), None), 0);
         assert_eq!(told_of_whole(&whole(most + 1, true), None), 1);
-        // The manager starts one, and it is stopped.
+        // The manager starts a job, and stops it.
         let (waits, runs) = (whole(most, true), whole(WHOLE, false));
         assert_eq!(told_of_whole(&runs, Some(&waits)), 0);
         let stopped = whole(WHOLE + 300, true);
         assert_eq!(told_of_whole(&stopped, Some(&runs)), 0);
-        // It grew while it waited, is not let run by hand then, and is as it was again.
+        // It grew while it waited, may not be resumed by hand then, and is restored.
         assert_eq!(told_of_whole(&whole(WHOLE + 9_000, true), Some(&stopped)), 0);
         assert_eq!(told_of_whole(&whole(WHOLE + 300, false), Some(&stopped)), 1);
         assert_eq!(told_of_whole(&whole(WHOLE, false), Some(&stopped)), 0);
-        // One that runs does not grow, and its status may be written.
+        // A running job may not grow, and its status may be written.
         let large = whole(WHOLE + 10, false);
         assert_eq!(told_of_whole(&large, Some(&runs)), 1);
         assert_eq!(told_of_whole(&large, Some(&large)), 0);
@@ -228,7 +227,7 @@ mod tests {
         assert_eq!(refused(&large, None, &context), 2, "it is part of one that is");
     }
 
-    /// A Job whose pods tolerate so many taints.
+    /// A Job whose pods tolerate this number of taints.
     fn tolerant(number: usize, suspended: bool) -> Value {
         let pods = json!({"tolerations": vec![json!({"key": "k"}); number], "containers": [{"name": "c"}]});
         json!({"metadata": {"name": "j"}, "spec": {"suspend": suspended, "template": {"spec": pods}}})

@@ -77,7 +77,7 @@ fn without_slices(template: &Template, violations: &mut Violations) {
     }
 }
 
-/// The same for a pod, of which its group has so many.
+/// The same for a pod; `count` is the number of pods in its group.
 pub(super) fn check_pod(
     (pod, count): (&Value, i32),
     old: Option<&Value>,
@@ -92,7 +92,7 @@ pub(super) fn check_pod(
     }
 }
 
-/// What templates ask of the topology.
+/// The topology requests of templates.
 fn requests(templates: &[Template]) -> Vec<Vec<(String, String)>> {
     let ours = |(key, _): &(&String, &String)| key.starts_with("kueue.x-k8s.io/podset-");
     let of = |template: &Template| {

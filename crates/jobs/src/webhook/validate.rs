@@ -14,13 +14,13 @@ use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_pa
 
 /// Checks a new job (`old` is `None`) or a changed one.
 ///
-/// Of a changed one only what changed is held against the rules: an object that broke one before must still be written
-/// by controllers. One that is being deleted is never refused, so that nothing of ours keeps a namespace from going.
+/// Of a changed job only the changes are checked: controllers must still be able to write an object that broke a rule before. A job that is being
+/// deleted is never refused, so that Sluice does not block the deletion of a namespace.
 ///
 /// # Errors
 ///
-/// The rules that the job breaks: a name or number in a label or annotation that is not one, a topology request or a field that its kind does not
-/// allow, too little room for what a start adds, a change of what stays, such as the queue of a running job.
+/// The violated rules: an invalid name or number in a label or annotation, a topology request or a field that its kind does not allow, too little
+/// room for the additions of a start, a change of an immutable field, such as the queue of a running job.
 pub fn validate(
     kind: JobKind,
     object: &Value,
@@ -38,7 +38,7 @@ pub fn validate(
     let mut violations = Violations::default();
     let elastic = registry::of(kind).is_elastic();
     always((kind.kind(), elastic), before.as_ref(), &meta, &mut violations, context);
-    // Nothing is written into other jobs.
+    // Nothing is written to other jobs.
     let is_ours = |meta: &Meta| context.is_managed(meta) || context.managed_owner;
     if is_ours(&meta) {
         let was = old.filter(|_| before.as_ref().is_some_and(is_ours));

@@ -1,4 +1,4 @@
-//! What the adapters of Jobs and JobSets read alike.
+//! The common results of reading Jobs and JobSets.
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};

@@ -1,4 +1,5 @@
-//! What the webhook says and does of a job of any kind, in the order of docs/reference/07-integrations.md 7.1, and its rules for each pod template.
+//! The webhook's answers and changes for jobs of any kind, in the order of docs/reference/07-integrations.md 7.1, and its rules for each pod
+//! template.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;

@@ -1,4 +1,4 @@
-//! The webhook's rules that hold for every kind (docs/reference/07-integrations.md 7.1): the same cases for each of them, and what differs.
+//! The webhook's rules that hold for every kind (docs/reference/07-integrations.md 7.1): the same cases for each, and the differences.
 
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 

@@ -1,7 +1,6 @@
-//! The declarations that are shipped (examples/integrations), held against the fields that the CRDs of their kinds have.
+//! The shipped declarations (examples/integrations), compared with the fields in their kinds' CRDs.
 //!
-//! `tests/declared/fields` has names and types of these: `'*'` is any key of a map, `'[]'` any item of a list, `any` an object of which no more is
-//! said.
+//! `tests/declared/fields` has their names and types: `'*'` is any key of a map, `'[]'` any item of a list, `any` an object of unknown content.
 
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 

@@ -1,4 +1,4 @@
-//! What a start adds where a topology decides the place of pods, and what templates ask of it, kind by kind
+//! The additions of a start if a topology decides the place of pods, and the topology requests of templates, kind by kind
 //! (docs/reference/06-algorithm.md 6.13).
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What happens to a job when a user writes it.
+//! The webhook's effects on a job that a user writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
-//! The API server's proxy in front of aggregated APIs: which certificates prove it, and what it says about users
+//! The API server's proxy in front of aggregated APIs: which certificates authenticate it, and what it says about users
 //! (docs/reference/08-tooling.md 8.5).
 //!
-//! The cluster publishes that in the ConfigMap `kube-system/extension-apiserver-authentication`. Only a connection whose client certificate is
-//! signed by that CA, with one of the allowed names, may say in headers who asks.
+//! The cluster publishes that in the ConfigMap `kube-system/extension-apiserver-authentication`. The user in the headers counts only on a connection
+//! whose client certificate is signed by that CA and has one of the allowed names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use axum::http::HeaderMap;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks at the ConfigMap.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The same until it is there.
+/// The interval until the ConfigMap exists.
 const IMPATIENT: Duration = Duration::from_millis(500);
 const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
@@ -47,7 +47,7 @@ pub enum FrontProxyError {
     /// The CA is not PEM.
     #[error("reading requestheader-client-ca-file")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// No verifier can be made of the CA.
+    /// No verifier can be made from the CA.
     #[error("using requestheader-client-ca-file")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
     /// A certificate in it is none.
@@ -55,7 +55,7 @@ pub enum FrontProxyError {
     Root(#[from] rustls::Error),
 }
 
-/// What the cluster says about its proxy.
+/// The cluster's settings of its proxy.
 #[derive(Debug)]
 struct Settings {
     ca: String,
@@ -105,7 +105,7 @@ impl Settings {
     }
 }
 
-/// The proxy, as far as it is known.
+/// The proxy, once its settings are known.
 #[derive(Clone, Debug, Default)]
 pub struct FrontProxy(Arc<ArcSwapOption<Settings>>);
 
@@ -115,7 +115,7 @@ impl FrontProxy {
         self.0.load().is_some()
     }
 
-    /// The user whom the proxy names; none, if the connection is not the proxy's, whatever the headers say.
+    /// The user that the proxy names; `None` if the connection is not the proxy's, whatever the headers say.
     pub fn user(&self, certificate: Option<&ClientCertificate>, headers: &HeaderMap) -> Option<User> {
         let settings = self.0.load();
         let settings = settings.as_ref()?;
@@ -153,7 +153,7 @@ impl FrontProxy {
     }
 }
 
-/// Client certificates are asked for, and verified by the settings of the moment; a client without one is let in, and proves nothing by it.
+/// Client certificates are requested, and verified with the current settings; a client without one is accepted, and is not authenticated by it.
 impl ClientCertVerifier for FrontProxy {
     fn offer_client_auth(&self) -> bool {
         self.is_known()
@@ -164,7 +164,7 @@ impl ClientCertVerifier for FrontProxy {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // None: clients send what they have.
+        // No hints: clients send the certificate that they have.
         &[]
     }
 

@@ -1,5 +1,5 @@
-//! Who asks, as the API server's proxy says it in headers (requestheader authentication). They count only if the proxy has proved itself: see
-//! [`super::front_proxy`].
+//! The user of a request, from the headers of the API server's proxy (requestheader authentication). They count only if the proxy has authenticated:
+//! see [`super::front_proxy`].
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::percent::decoded;
 /// The names of the headers, as the cluster is configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderNames {
-    /// The user's name: the first of them that is there.
+    /// The headers with the user's name: the first that is present counts.
     pub user: Vec<String>,
     /// The user's UID.
     pub uid: Vec<String>,
     /// The groups: all values of all of them.
     pub group: Vec<String>,
-    /// What the names of headers begin with that say more.
+    /// The prefixes of headers with further attributes.
     pub extra_prefix: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl HeaderNames {
 }
 
 fn values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = String> + 'a {
-    // A name that is no header's has no values.
+    // An invalid header name has no values.
     headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
@@ -89,7 +89,7 @@ mod tests {
     fn without_a_name_there_is_no_user() {
         assert_eq!(names().user(&headers(&[("x-remote-group", "system:masters")])), None);
         assert_eq!(names().user(&headers(&[("x-remote-user", "")])), None);
-        // Nothing is configured: nothing counts.
+        // Without configuration nothing counts.
         assert_eq!(HeaderNames::default().user(&headers(&[("x-remote-user", "alice")])), None);
         let odd = HeaderNames { user: vec!["no header's name".to_owned()], ..names() };
         assert_eq!(odd.user(&headers(&[("x-remote-user", "alice")])), None);

@@ -10,7 +10,7 @@ const BYTES: usize = 8 << 20;
 
 struct Entry<V> {
     value: V,
-    /// It is not forgotten because of a flood of others.
+    /// A flood of other entries does not push it out.
     valued: bool,
     bytes: usize,
     since: Instant,
@@ -38,12 +38,12 @@ impl<V: Clone> Known<V> {
         self.entries.get(key).is_some_and(|entry| entry.valued)
     }
 
-    /// Remembers an answer of so many bytes.
+    /// Remembers an answer of this size.
     pub(super) fn put(&mut self, key: &str, value: V, bytes: usize, valued: bool, now: Instant) {
         let bytes = bytes.saturating_add(key.len());
         let remember = self.remember;
         let is_fresh = |entry: &Entry<V>| now.saturating_duration_since(entry.since) < remember;
-        // Those whom the API server knows are not forgotten because of a flood of strangers, and neither that it knew them.
+        // Entries of authenticated users are not pushed out by a flood of unknown ones.
         if self.is_full(bytes) {
             self.retain(|entry| entry.valued || is_fresh(entry));
         }
@@ -112,7 +112,7 @@ mod tests {
             known.put(&n.to_string(), false, 0, false, now);
         }
         assert_eq!(known.get("prometheus", now), Some(true));
-        // Nor that it was one, when it is time to ask again.
+        // Not even when its entry is due for renewal.
         let later = now + REMEMBER;
         for n in 0..5 * MOST {
             known.put(&format!("later {n}"), false, 0, false, later);

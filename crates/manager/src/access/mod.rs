@@ -1,6 +1,6 @@
-//! Who asks, and whether they may: the API server is asked (TokenReview, SubjectAccessReview), and its answers are remembered for a short while.
+//! Authentication and authorization: the API server is asked (TokenReview, SubjectAccessReview), and its answers are cached for a short while.
 //!
-//! Both are bounded: what is remembered in number and bytes, and how often strangers make this process ask, those from one address and all of them.
+//! Both are bounded: the cache in number and bytes, and the questions that requests cause, per address and in total.
 
 pub mod front_proxy;
 pub mod headers;
@@ -28,38 +28,37 @@ pub use turns::{Rate, Turns, TurnsByUser, party};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest token, in bytes; those of service accounts have some hundreds.
 const LONGEST: usize = 16 << 10;
-/// Strangers' tokens from one address that the API server is asked about: so many at once, and then this many per second. Behind a proxy many users have
-/// one address.
+/// Questions about unknown tokens from one address: this many at once, and then this many per second. Behind a proxy many users share one address.
 const STRANGER: Rate = Rate { burst: 20, per_second: 1 };
-/// Those from all addresses together.
+/// The same for all addresses together.
 const STRANGERS: Rate = Rate { burst: 40, per_second: 10 };
 /// How often it is said at most that strangers are turned away.
 const REPORT: Duration = Duration::from_mins(1);
-/// Tokens that the API server knew when it was asked last: they do not wait behind those of strangers.
+/// Tokens that the API server authenticated last time: they do not wait behind unknown ones.
 const RENEWALS: Rate = Rate { burst: 100, per_second: 20 };
 /// Questions about the rights of one user.
 const USER: Rate = Rate { burst: 40, per_second: 10 };
 /// Questions about the rights of all users together.
 const USERS: Rate = Rate { burst: 400, per_second: 100 };
 
-/// A user whom the API server knows.
+/// A user that the API server has authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct User {
     /// The name.
     pub username: String,
-    /// What tells apart users of one name.
+    /// Distinguishes users of the same name.
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else the authenticator said.
+    /// Further attributes from the authenticator.
     pub extra: Value,
 }
 
 /// What a user wants to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Attributes {
-    /// With something that is no object: verb and path.
+    /// A request for a path instead of an object: verb and path.
     #[serde(rename = "nonResourceAttributes")]
     Path {
         /// As in `get`.
@@ -88,7 +87,7 @@ pub enum Attributes {
 }
 
 impl Attributes {
-    /// What includes this: the same with all objects of all namespaces, and with all of its namespace.
+    /// Broader requests: the same for all objects of all namespaces, and for all of its namespace.
     pub fn broader(&self) -> Vec<Self> {
         let Self::Object { verb, group, version, resource, subresource, namespace, name } = self else {
             return Vec::new();
@@ -112,7 +111,7 @@ impl Attributes {
         all
     }
 
-    /// To list ClusterQueues: users who may not see the names of those of their namespace.
+    /// To list ClusterQueues: other users see only the names of those that their namespaces use.
     pub fn list_cluster_queues() -> Self {
         Self::Object {
             verb: "list",
@@ -125,7 +124,7 @@ impl Attributes {
         }
     }
 
-    /// To list nodes: users who may not do not see their names.
+    /// To list nodes: other users do not see the names of nodes.
     pub fn list_nodes() -> Self {
         Self::Object {
             verb: "list",
@@ -178,7 +177,7 @@ struct AccessReviewStatus {
 /// Asks the API server, and remembers.
 pub struct Access {
     client: Client,
-    /// By token; nothing for one that the API server does not know.
+    /// By token; `None` for one that the API server does not accept.
     users: Mutex<Known<Option<User>>>,
     /// By what the API server was asked.
     rights: Mutex<Known<bool>>,
@@ -196,7 +195,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Access {
-    /// Nothing is known yet. Answers are remembered for `remember`.
+    /// Starts empty. Answers are remembered for `remember`.
     pub fn new(client: Client, remember: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -247,7 +246,7 @@ impl Access {
         Ok(user)
     }
 
-    /// Takes a turn of the strangers there, if there is one. That there is none is said, not too often.
+    /// Takes a turn for an unknown token from this address, if there is one. Otherwise logs it, at a limited rate.
     fn has_stranger_turn(&self, from: Option<IpAddr>, now: Instant) -> bool {
         if lock(&self.strangers).take(&network(from), now) {
             return true;
@@ -284,7 +283,7 @@ impl Access {
         Ok(may)
     }
 
-    /// The same, asked anew: the caller counts, and remembers.
+    /// The same without the cache: the caller limits and remembers.
     ///
     /// # Errors
     ///
@@ -303,7 +302,7 @@ impl Access {
     }
 }
 
-/// What tells apart where strangers come from: of IPv6 the network, as one host has all addresses of it.
+/// The origin of unknown tokens: for IPv6 the network, as one host has all its addresses.
 fn network(from: Option<IpAddr>) -> String {
     match from.map(|from| from.to_canonical()) {
         None => String::new(),
@@ -326,12 +325,12 @@ fn spec(user: &User, what: &Attributes) -> Value {
     spec
 }
 
-/// What a request says of who asks.
+/// Who sent a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
     /// Its headers.
     pub headers: &'a HeaderMap,
-    /// Where it comes from, if that is known.
+    /// Its address, if that is known.
     pub from: Option<IpAddr>,
 }
 
@@ -340,7 +339,7 @@ pub fn address(connection: Option<&ConnectInfo<SocketAddr>>) -> Option<IpAddr> {
     connection.map(|ConnectInfo(from)| from.ip())
 }
 
-/// The bearer token of a request, if it has one that may be one.
+/// The bearer token of a request, if it has one of acceptable size.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;

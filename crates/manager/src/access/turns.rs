@@ -1,14 +1,14 @@
-//! How many questions may still be asked, of all and of each user.
+//! How many more requests may be sent to the API server, in total and for each user.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Parties that are told apart at a time.
+/// How many parties are distinguished at a time.
 const PARTIES: usize = 1024;
 /// How the names of ServiceAccounts begin; namespace and name follow.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// So many at once, and then so many per second.
+/// This many at once, and then this many per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     /// At once.
@@ -54,14 +54,14 @@ impl Turns {
     }
 }
 
-/// With whom a user shares what each user has: the ServiceAccounts of a namespace are one party, because who may make one there may make many. It
-/// begins the name of each of them.
+/// The party of a user, whose limits it shares: the ServiceAccounts of a namespace are one party, because a user who may create one there may create
+/// many. The party is the beginning of each of their names.
 pub fn party(user: &str) -> &str {
     let namespace = user.strip_prefix(SERVICE_ACCOUNT).and_then(|rest| rest.find(':'));
     namespace.map_or(user, |length| &user[..SERVICE_ACCOUNT.len() + length])
 }
 
-/// The same for each user or [`party`] of users, so that one does not use up the turns of the others; and for all together.
+/// A limit for each user or [`party`] of users, so that one does not use up the turns of the others; and one for all together.
 #[derive(Debug)]
 pub struct TurnsByUser {
     each: Rate,
@@ -70,12 +70,12 @@ pub struct TurnsByUser {
 }
 
 impl TurnsByUser {
-    /// No user has asked yet.
+    /// No user has sent a request yet.
     pub fn new(each: Rate, all: Rate, now: Instant) -> Self {
         Self { each, all: Turns::new(all, now), parties: BTreeMap::new() }
     }
 
-    /// Takes a turn of a user's, if there is one.
+    /// Takes a turn for a user, if there is one.
     pub fn take(&mut self, user: &str, now: Instant) -> bool {
         let party = party(user);
         if self.parties.len() >= PARTIES && !self.parties.contains_key(party) {

@@ -1,5 +1,5 @@
-//! The CA into the objects by which the API server calls the manager: both WebhookConfigurations, the CRDs' conversion, and the APIServices.
-//! Webhooks by Service and by URL are treated alike.
+//! Writes the CA into the objects through which the API server calls the manager: both WebhookConfigurations, the CRDs' conversion, and the
+//! APIServices, with a Service or a URL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// The names that go with a Service name: the chart derives all three from one prefix.
+    /// The names that belong to a Service's name: the chart derives all three from one prefix.
     pub fn of_service(service: &str, namespace: &str) -> Self {
         let prefix = prefix_of(service);
         Self {
@@ -151,7 +151,7 @@ impl Targets {
 pub struct Injector {
     client: Client,
     targets: Targets,
-    /// The resourceVersion seen, and the conversion webhook if there is one.
+    /// The resourceVersion that was seen, and the conversion webhook if there is one.
     crds: BTreeMap<&'static str, (String, Option<ClientConfig>)>,
     webhooks: BTreeMap<String, Vec<WebhookEntry>>,
 }
@@ -208,7 +208,7 @@ impl Injector {
         webhooks.chain(crds).filter_map(|config| host(config.url.as_deref()?)).collect()
     }
 
-    /// Writes the CA where another one (or none) stands.
+    /// Writes the CA where a different one (or none) is.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ impl Injector {
         self.inject_apis(&bundle).await
     }
 
-    /// An APIService that is not there, that is another's, or that this ServiceAccount has no right to, is left alone.
+    /// An APIService that does not exist, that belongs to another program, or that this ServiceAccount has no right to, is left alone.
     async fn inject_apis(&self, bundle: &ByteString) -> Result<(), CallError> {
         for name in API_SERVICES {
             let uri = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
@@ -264,7 +264,8 @@ impl Injector {
     }
 }
 
-/// What puts the CA in, unless it is there, or the APIService is another's. A resourceVersion keeps a change meanwhile from being overwritten.
+/// The patch that adds the CA, unless it is there, or the APIService belongs to another program. A resourceVersion prevents overwriting a change made
+/// meanwhile.
 fn api_service_patch(found: &ApiService, ours: &(String, String), bundle: &ByteString) -> Option<Value> {
     let service = found.spec.service.as_ref()?;
     let same = (&service.namespace, &service.name) == (&ours.0, &ours.1);
@@ -283,8 +284,7 @@ fn host(url: &str) -> Option<String> {
     Some(uri.host()?.trim_start_matches('[').trim_end_matches(']').to_owned())
 }
 
-/// One test and one change per entry with another CA: the test keeps a list that changed meanwhile from being patched at
-/// the wrong place.
+/// One test and one change per entry with a different CA: the test prevents patching the wrong place in a list that changed meanwhile.
 fn webhook_patch(entries: &[WebhookEntry], bundle: &ByteString) -> Vec<Value> {
     entries
         .iter()

@@ -1,4 +1,4 @@
-//! The CA and the serving certificate of the webhooks: made, read, judged.
+//! The CA and the serving certificate of the webhooks: creation, parsing, validity.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -28,10 +28,10 @@ pub struct MakeError {
     source: rcgen::Error,
 }
 
-/// What the Secret holds, all in PEM.
+/// The content of the Secret, all in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Material {
-    /// The CA that signs, first; behind it the one before, while clients may still meet its certificates.
+    /// The CA that signs, first; then the previous one, while clients may still see its certificates.
     pub ca_bundle: String,
     /// The signing CA's key.
     pub ca_key: String,
@@ -41,10 +41,10 @@ pub struct Material {
     pub key: String,
 }
 
-/// What to do about the material.
+/// What to do with the material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// It serves.
+    /// It is valid.
     Keep,
     /// The CA is good, the serving certificate is not (any more).
     RenewServing,
@@ -52,7 +52,7 @@ pub enum Renewal {
     RenewAll,
 }
 
-/// What matters of a certificate.
+/// The relevant fields of a certificate.
 struct Read {
     subject: Vec<u8>,
     issuer: Vec<u8>,
@@ -86,8 +86,7 @@ pub fn decide(material: &Material, names: &BTreeSet<String>, now: Timestamp) -> 
     Renewal::Keep
 }
 
-/// Carries a decision out. A new CA is put in front of those that are still valid, so that no moment exists in which a
-/// certificate that some replica still serves is not trusted.
+/// Renews. A new CA is put in front of those that are still valid, so that a certificate that some replica still serves is trusted at any moment.
 ///
 /// # Errors
 ///
@@ -110,7 +109,7 @@ pub fn renew(
     };
     let mut all = names.clone();
     if let Some(cert) = read_all(&material.cert).into_iter().next() {
-        // Another replica may have asked for names that this one has not met yet.
+        // Another replica may have requested names that this one does not know.
         all.extend(cert.names);
     }
     let failed = |what| move |source| MakeError { what, source };
@@ -161,7 +160,7 @@ fn holds(cert: &Read, now: Timestamp, margin: Duration) -> bool {
     cert.from <= now.as_second() && now.as_second().saturating_add(margin) < cert.until
 }
 
-/// Whether the certificate that is served, and the CA that vouches for it, are valid now.
+/// Whether the served certificate, and the CA that signed it, are valid now.
 pub fn is_in_time(material: &Material, now: Timestamp) -> bool {
     let good = |bundle: &str| read_all(bundle).first().is_some_and(|one| holds(one, now, Duration::ZERO));
     good(&material.cert) && good(&material.ca_bundle)

@@ -1,7 +1,7 @@
-//! The certificates of the webhooks and of the aggregated APIs: made, shared by a Secret, rotated, injected; or read from files.
+//! The certificates of the webhooks and of the aggregated APIs: created, shared through a Secret, rotated, injected; or read from files.
 //!
-//! All replicas look after the same Secret; its resourceVersion decides which replica makes the next certificate. A replaced
-//! certificate is served at once: listeners take the TLS configuration anew for each connection.
+//! All replicas maintain the same Secret; its resourceVersion decides which replica makes the next certificate. A replaced certificate is served at
+//! once: listeners read the TLS configuration anew for each connection.
 
 pub mod inject;
 pub mod material;
@@ -34,7 +34,7 @@ use server::{TlsError, TlsOptions};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks at the Secret, the webhook configurations and the clock.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The same while something is missing: sooner at first, then as rarely. What is refused is not asked for again and again.
+/// The pause while something is missing: short at first, then longer. A refused request is not repeated quickly.
 const IMPATIENT: Backoff = Backoff::millis(500, 10_000);
 
 /// Why the certificates are not in order.
@@ -46,7 +46,7 @@ pub enum CertsError {
     /// rcgen refused.
     #[error(transparent)]
     Make(#[from] material::MakeError),
-    /// What was made or found cannot be served.
+    /// The certificates cannot be served.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The certificate files cannot be read.
@@ -88,7 +88,7 @@ impl Serving {
         Self::provisional_for(options, None)
     }
 
-    /// The same for a server that asks for certificates of clients, and lets this verify them.
+    /// The same for a server that requests client certificates, and verifies them with `verifier`.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ impl CertRotator {
         let material = self.read_or_renew(&names).await?;
         if material != self.served {
             if self.trusted {
-                // What is served now is in the bundle, too: it is good until the next is.
+                // The currently served certificate's CA is in the bundle, too: it is trusted until the next one is.
                 self.injector.inject(&material.ca_bundle).await?;
             }
             for serving in &self.serving {
@@ -199,13 +199,13 @@ impl CertRotator {
         self.trusted && is_in_time(&self.served, now)
     }
 
-    /// What is to be renewed where the Secret has nothing: API servers go on trusting what is served.
+    /// The material to renew if the Secret has none: API servers go on trusting what is served.
     fn without_secret(&self) -> Material {
         Material { ca_bundle: self.served.ca_bundle.clone(), ..Material::default() }
     }
 
-    /// Reads the Secret and, if need be, renews what it holds. The write is refused with a conflict if another replica was
-    /// faster; then what that one wrote is taken in the next round.
+    /// Reads the Secret and, if necessary, renews its material. The write is refused with a conflict if another replica was faster; then the next
+    /// round reads what that replica wrote.
     async fn read_or_renew(&self, names: &BTreeSet<String>) -> Result<Material, CertsError> {
         let uri = format!("/api/v1/namespaces/{}/secrets/{}", self.namespace, self.secret);
         let now = Timestamp::now();
@@ -246,19 +246,19 @@ impl CertRotator {
     }
 }
 
-/// What was last said to be wrong.
+/// The problem that was last logged.
 #[derive(Debug, Default)]
 struct Trouble(Option<String>);
 
 impl Trouble {
-    /// What is wrong now, if that is to be said: it was not so in the round before.
+    /// The current problem, if it has to be logged: the round before did not have it.
     fn news(&mut self, now: Option<String>) -> Option<&str> {
         let before = std::mem::replace(&mut self.0, now);
         self.0.as_deref().filter(|now| before.as_deref() != Some(now))
     }
 }
 
-/// The pause after a round, and how many rounds failed one after the other.
+/// The pause after a round, and how many rounds in a row failed.
 fn pause_after(succeeded: bool, failures: &mut u32) -> Duration {
     if succeeded {
         *failures = 0;
@@ -323,7 +323,7 @@ fn publish(state: &watch::Sender<CertsState>, next: CertsState) {
     });
 }
 
-/// The names by which the API server reaches the webhooks, when it is by Service; and this host, for URLs.
+/// The names by which the API server reaches the webhooks through the Service; and this host, for URLs.
 fn service_names(namespace: &str, service: &str, host: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     for service in [service, &inject::visibility_service(service)] {

@@ -15,7 +15,7 @@ pub enum TlsError {
     Pem {
         /// Which of the two.
         what: &'static str,
-        /// What is wrong.
+        /// The cause.
         source: rustls::pki_types::pem::Error,
     },
     /// The two do not work together, or the options exclude every cipher.
@@ -40,8 +40,8 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    /// Narrows the defaults to a minimal version (`VersionTLS12` or `VersionTLS13`; older ones do not exist here) and, for
-    /// TLS 1.2, to suites by their IANA names; unknown names are given back.
+    /// Restricts the defaults to a minimal version (`VersionTLS12` or `VersionTLS13`; older ones are not supported) and, for TLS 1.2, to suites by
+    /// their IANA names; returns unknown names.
     pub fn narrowed(min_version: Option<&str>, suites: &[String]) -> (Self, Vec<String>) {
         let mut options = Self::default();
         if min_version == Some("VersionTLS13") {
@@ -100,7 +100,7 @@ impl TlsOptions {
         self.server_for(cert_pem, key_pem, None)
     }
 
-    /// The same for a server that asks for certificates of clients, and lets this verify them.
+    /// The same for a server that requests client certificates, and verifies them with `verifier`.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_are_chosen_by_name_and_unknown_names_are_told() {
+    fn suites_are_chosen_by_name_and_unknown_names_are_reported() {
         let wanted = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_OLD".to_owned()];
         let (options, unknown) = TlsOptions::narrowed(Some("VersionTLS12"), &wanted);
         assert_eq!(unknown, ["TLS_OLD"]);

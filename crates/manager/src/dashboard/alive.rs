@@ -1,4 +1,4 @@
-//! Whether what the manager's watches deliver is what the cluster is like now.
+//! Whether the manager's watches are up to date.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::api_call::Call;
 use crate::shutdown::Stop;
 use crate::watch::sync::{Moment, SyncTracker};
 
-/// Between two looks, and how long the API server may take for its answer. A watch says nothing of a network that is gone for minutes.
+/// The interval of checks, and the timeout of a request. A watch does not notice for minutes that the network is down.
 const LOOK: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(5);
-/// An API server that has not answered for so long cannot be reached.
+/// After this time without an answer the API server counts as unreachable.
 const LATE: Duration = Duration::from_secs(12);
-/// What the views show.
+/// The kinds that the views show.
 const WATCHED: [Kind; 7] = [
     Kind::Workload,
     Kind::ClusterQueue,

@@ -1,4 +1,4 @@
-//! Amounts of resources: thousandths of a core, bytes, and pieces of everything else; as numbers and as Kubernetes writes them.
+//! Amounts of resources in thousandths of a core, bytes, or pieces; as numbers and as Kubernetes writes them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use sluice_quantity::{Amount, CPU, Quantity, amount_of, quantity_of};
 /// Amounts by resource.
 pub type Amounts = BTreeMap<Name, i64>;
 
-/// The amount that a quantity says; 0 for one that cannot be read.
+/// The amount of a quantity; 0 if it cannot be read.
 pub fn amount(resource: &str, text: &Text) -> i64 {
     Quantity::parse(&text.0).map_or(0, |quantity| amount_of(resource, &quantity).get())
 }
@@ -31,7 +31,7 @@ pub fn all_shown(amounts: &Amounts) -> BTreeMap<&str, String> {
     amounts.iter().map(|(resource, amount)| (&**resource, shown(resource, *amount))).collect()
 }
 
-/// Adds a list, so many times.
+/// Adds a list, multiplied.
 pub fn add(sum: &mut Amounts, other: &Amounts, times: i64) {
     for (resource, amount) in other {
         let entry = sum.entry(Name::clone(resource)).or_default();
@@ -44,7 +44,7 @@ pub fn list(list: &BTreeMap<String, Text>) -> Amounts {
     list.iter().map(|(resource, text)| (Name::from(resource.as_str()), amount(resource, text))).collect()
 }
 
-/// What one pod asks for, without the defaults that a namespace or RuntimeClass adds.
+/// The requests of one pod, without the defaults that a namespace or RuntimeClass adds.
 pub fn of_pod(template: &PodTemplate) -> Amounts {
     let of = |container: &Container| {
         let mut requests = list(&container.resources.limits);

@@ -31,7 +31,7 @@ pub fn document(value: &Value) -> Response {
     text(value.to_string())
 }
 
-/// A document that is text already.
+/// An answer from a document that is already text.
 pub fn text(document: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document).into_response()
 }

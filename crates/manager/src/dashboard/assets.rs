@@ -1,4 +1,4 @@
-//! The page's files, which are part of the program: nothing of it comes from elsewhere at run time.
+//! The page's files, which are part of the program: nothing is loaded from elsewhere at run time.
 
 /// A file of the page.
 struct Asset {

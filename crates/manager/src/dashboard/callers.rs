@@ -21,14 +21,14 @@ use crate::visibility::route::{EXPLAIN_GROUP, EXPLAIN_VERSION};
 use crate::visibility::server::{MASTERS, refused};
 use crate::visibility::status::Refusal;
 
-/// Users who are remembered at most and at least, and the namespaces of all of them.
+/// The highest and the lowest number of users that are remembered, and the namespaces of all of them.
 const MOST_USERS: usize = 256;
 const LEAST_USERS: usize = 16;
 const MOST_ANSWERS: usize = 400_000;
-/// Questions to the API server at once, for one user and for all.
+/// Simultaneous questions to the API server, for one user and for all.
 const AT_ONCE: usize = 16;
 const ALL_AT_ONCE: usize = 64;
-/// A request waits so long for the answers about all namespaces: until a first one is granted, and then.
+/// How long a request waits for the answers about all namespaces: until the first permission is found, and after that.
 const PATIENCE: Duration = Duration::from_secs(45);
 const SHORT: Duration = Duration::from_secs(10);
 /// Between two looks whether there are turns.
@@ -37,7 +37,7 @@ const REST: Duration = Duration::from_millis(50);
 const EACH: Rate = Rate { burst: 1100, per_second: 100 };
 const ALL: Rate = Rate { burst: 5000, per_second: 500 };
 
-/// What time it is, and how to wait.
+/// The current time, and how to wait.
 #[derive(Clone)]
 struct Clock {
     now: Arc<dyn Fn() -> Instant + Send + Sync>,
@@ -50,7 +50,7 @@ impl Default for Clock {
     }
 }
 
-/// A user of whom something is known. One request at a time asks.
+/// A known user. One request at a time asks questions.
 #[derive(Debug)]
 struct Known {
     used: Instant,
@@ -69,7 +69,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Callers whom the API server of the client knows; their namespaces are those of the store.
+    /// Callers that the client's API server authenticates; the namespaces are those of the store.
     pub fn new(client: Client, store: Arc<Store>) -> Self {
         Self {
             access: Access::new(client, REMEMBER),
@@ -81,7 +81,7 @@ impl Tokens {
         }
     }
 
-    /// What is known of a user; of others, too many are forgotten.
+    /// The known rights of a user; if there are too many users, others are dropped.
     fn rights(&self, key: String, namespaces: usize) -> Arc<tokio::sync::Mutex<Rights>> {
         let used = (self.clock.now)();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl Tokens {
         Arc::clone(&own.rights)
     }
 
-    /// What a user may see; surely asked about is the namespace that is named.
+    /// What a user may see; the question about the `named` namespace is always asked.
     async fn of_user(&self, user: &User, named: Option<&str>) -> Result<Caller, Refusal> {
         if user.groups.iter().any(|group| group == MASTERS) {
             let user = user.username.clone();
@@ -126,7 +126,7 @@ impl Tokens {
         }
     }
 
-    /// Asks what is not known yet or not any more, for as long as a request may wait.
+    /// Asks what is unknown or out of date, for as long as a request may wait.
     async fn ask(
         &self,
         user: &User,
@@ -239,7 +239,7 @@ fn events(namespace: &str) -> Attributes {
     }
 }
 
-/// The same right that the visibility API asks for.
+/// The same right that the visibility API requires.
 fn explanations(namespace: &str) -> Attributes {
     Attributes::Object {
         verb: "get",

@@ -16,13 +16,14 @@ use super::store::Revisions;
 use crate::access::party;
 use crate::visibility::status::Refusal;
 
-/// Streams of one user, or [`party`] of users, at once: the windows that are seen. A browser has six connections to a server without HTTP/2, and answers need one.
+/// Streams of one user, or [`party`] of users, at once: the visible windows. A browser has six connections to a server without HTTP/2, and answers
+/// need one.
 const EACH: usize = 5;
 /// Between two events of a stream.
 const APART: Duration = Duration::from_secs(1);
-/// An event waits so long for the answers to be as new as it says.
+/// How long an event is delayed so that the answers are as new as it says.
 const SETTLED: Duration = Duration::from_millis(300);
-/// A comment, if nothing else has been sent for so long.
+/// A comment is sent after this time without anything else.
 const QUIET: Duration = Duration::from_secs(15);
 /// After this a stream ends. The caller comes again, and is checked again.
 pub const LIFE: Duration = Duration::from_mins(5);
@@ -55,7 +56,7 @@ impl Drop for Open {
 
 struct Progress {
     revisions: watch::Receiver<Revisions>,
-    /// What was told last; nothing yet.
+    /// The last reported revisions; none at first.
     reported: Option<Revisions>,
     last: Instant,
     end: Instant,
@@ -63,7 +64,7 @@ struct Progress {
 }
 
 impl Streams {
-    /// At most so many at once.
+    /// With at most this number of streams at once.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, by_party: Mutex::default() })
     }
@@ -79,7 +80,7 @@ impl Streams {
         Ok(Open { streams: Arc::clone(self), party: party.to_owned() })
     }
 
-    /// A stream for a user.
+    /// Opens a stream for a user.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl Progress {
         let quiet = self.last + QUIET;
         if self.reported.is_some() {
             match timeout_at(quiet.min(self.end), self.revisions.changed()).await {
-                // A stream that is told nothing more is of no use.
+                // A stream whose source has ended is of no use.
                 Ok(Err(_)) => return None,
                 Ok(Ok(())) => sleep_until((self.last + APART).max(Instant::now() + SETTLED)).await,
                 Err(_) if Instant::now() >= self.end => return None,
@@ -123,7 +124,7 @@ impl Progress {
     }
 }
 
-/// What changed since it was told last.
+/// The event with what changed since the last one.
 fn event(reported: Option<&Revisions>, now: Revisions) -> String {
     let mut views = Vec::new();
     if reported.is_none_or(|reported| reported.queues != now.queues) {

@@ -1,15 +1,15 @@
-//! What fits into topologies, as the engine said it lately: however many look at it, the engine is asked seldom.
+//! What fits into topologies, as the engine reported it a short while ago: the engine is asked seldom, however many users look.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::views::topology::Fits;
 
-/// The engine is asked at most once in this time, and so long.
+/// The shortest time between two requests to the engine, and their timeout.
 const SELDOM: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the engine said last, and when; nothing if it did not answer.
+/// The engine's last answer, and its time; `None` if it did not answer.
 type Said = Option<(Instant, Option<Fits>)>;
 
 /// The engine's last answer.
@@ -20,9 +20,9 @@ pub struct LatelyFit {
 }
 
 impl LatelyFit {
-    /// What fits; `ask` asks the engine. Nothing if it does not answer in time.
+    /// What fits; `ask` requests it from the engine. `None` if the engine does not answer in time.
     pub async fn get(&self, ask: impl Future<Output = Option<Fits>>) -> Option<Fits> {
-        // While it is asked, others have what it said before. Only who has nothing waits.
+        // While a request is in progress, others get the last answer. Only a caller without one waits.
         let _asking = match (self.asking.try_lock(), self.said()) {
             (Ok(asking), _) => asking,
             (Err(_), Some((_, before))) => return before,

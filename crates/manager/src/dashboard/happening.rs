@@ -1,4 +1,4 @@
-//! What just happened: the latest changes of Workloads, so many of them; a namespace with many does not hide those of others.
+//! The latest changes of Workloads, limited in number; a namespace with many changes does not hide those of others.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sluice_engine::{Name, WorkloadKey};
 
 use super::rows::{Fact, WorkloadRow};
 
-/// So many are kept.
+/// The number of changes that are kept.
 pub const MOST: usize = 200;
 
 /// A change of a Workload.
@@ -20,7 +20,7 @@ pub struct Happening {
     pub what: &'static str,
     /// Which Workload.
     pub key: WorkloadKey,
-    /// Its UID: another one may have had that name.
+    /// Its UID: another Workload may have had that name.
     pub uid: Name,
     /// The ClusterQueue, if it is known.
     pub cluster_queue: Option<Name>,
@@ -30,7 +30,7 @@ pub struct Happening {
     pub message: Name,
 }
 
-/// What a condition that is true says.
+/// The word for a condition that is true.
 pub fn word(fact: &Fact) -> Option<&'static str> {
     Some(match fact.of {
         WorkloadCondition::QuotaReserved => "reserved",

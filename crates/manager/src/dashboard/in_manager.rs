@@ -39,28 +39,28 @@ use crate::visibility::board::Page;
 use crate::visibility::publish::{Found as Known, Published};
 use crate::visibility::status::Refusal;
 
-/// Reading one object.
+/// The timeout for reading one object.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Reading the whole world.
 const READING: Duration = Duration::from_secs(30);
 /// The order of a queue is copied at most once in this time.
 const MOMENT: Duration = Duration::from_millis(250);
-/// What waits in one ClusterQueue, at most.
+/// The highest number of waiting Workloads of one ClusterQueue.
 const MOST_WAITING: usize = 100_000;
-/// What a simulation takes of the memory, in bytes: 25,000 Workloads and their jobs take some one gigabyte, and less than this is enough for a
-/// few hundred only.
+/// The highest memory of a simulation, in bytes: 25,000 Workloads and their jobs take about one gigabyte, and less than this is enough for a few
+/// hundred only.
 pub(super) const MOST_MEMORY: usize = 3 << 30;
 pub(super) const LEAST_MEMORY: usize = 24 << 20;
-/// What is held of the events about one object.
+/// The memory for the events about one object.
 const MOST_OF_EVENTS: usize = 4 << 20;
 
-/// The bounds of the server. Streams are being sent for as long as they live.
+/// The bounds of the server. Streams count as being sent as long as they live.
 pub fn bounds(connections: usize) -> Bounds {
     let sending = super::changes::LIFE + Duration::from_mins(1);
     Bounds { connections, patience: Patience { sending, ..Patience::default() } }
 }
 
-/// What the manager has.
+/// What the manager provides.
 pub struct InManager {
     /// The order of queues.
     pub published: Arc<Published>,
@@ -68,15 +68,15 @@ pub struct InManager {
     pub orders: Orders,
     /// The API server.
     pub client: Client,
-    /// What makes explanations.
+    /// Makes explanations.
     pub explains: Arc<dyn Explains>,
     /// The engine, which knows what fits into a topology.
     pub engine: Handle<Engine>,
-    /// What it said last.
+    /// The latest answer about what fits.
     pub fits: LatelyFit,
     /// Its configuration.
     pub configuration: Configuration,
-    /// What simulations take.
+    /// The memory for simulations.
     pub memory: Memory,
     /// The journal, if there is one.
     pub past: Option<Past>,
@@ -227,7 +227,7 @@ pub(super) async fn events(client: &Client, namespace: &str, uid: &str) -> Optio
     };
     match part.unread {
         None | Some(Unread::Spent(_)) => Some(part.found),
-        // A user who may see Workloads may be refused events.
+        // A user who may see Workloads may have no right to events.
         Some(Unread::Api { source, .. }) if is_forbidden(&source) => None,
         Some(error) => {
             warn!(error = %Chain(&error), "the dashboard cannot read the events of a Workload");
@@ -246,7 +246,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-/// Reads what a simulation begins with, in at most so many bytes of memory. A manager has no right to read objects whose pods are the jobs.
+/// Reads the objects that a simulation begins with, in at most this number of bytes. A manager has no right to read objects whose pods are the jobs.
 pub(super) async fn begin(
     client: &Client,
     configuration: Configuration,

@@ -1,4 +1,4 @@
-//! What was asked for lately: however many want it, it is asked for once in a while, and those who come meanwhile wait for the same answer.
+//! A value that is computed at most once in a while: requests that come meanwhile wait for the same answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ pub struct Lately<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Lately<K, V> {
-    /// Keeps each answer so long, and at most so many.
+    /// Keeps each answer for this time, and at most this number of them.
     pub fn new(keep: Duration, most: usize) -> Self {
         Self { keep, most, slots: Mutex::default() }
     }
@@ -40,12 +40,12 @@ impl<K: Ord + Clone, V: Clone> Lately<K, V> {
         Arc::clone(&slots.entry(key.clone()).or_insert_with(new).answer)
     }
 
-    /// The next one asks again.
+    /// The next call asks again.
     pub fn forget(&self, key: &K) {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// The answer, which `ask` gives if there is none of late.
+    /// The answer, which `ask` computes if there is no recent one.
     pub async fn get(&self, key: K, ask: impl Future<Output = V>) -> V {
         self.slot(&key, Instant::now()).get_or_init(|| ask).await.clone()
     }

@@ -91,7 +91,7 @@ impl Callers for Owner {
     }
 }
 
-/// What a laptop knows.
+/// The data of a laptop.
 struct Laptop {
     client: Client,
     polled: Arc<Polled>,
@@ -99,7 +99,7 @@ struct Laptop {
     orders: Lately<String, Order>,
 }
 
-/// What waits in a queue of the visibility API, with the places in its ClusterQueue.
+/// The Workloads that wait in a queue, from the visibility API, with their places in its ClusterQueue.
 async fn waiting(client: &Client, queue: &str) -> Result<Vec<(usize, WorkloadKey)>, CallError> {
     let uri = format!("/apis/visibility.kueue.x-k8s.io/v1beta2/{queue}/pendingworkloads?limit={MAX_LIMIT}");
     let summary: PendingWorkloadsSummary = Call::get(uri).send_as(client, ASKING).await?;
@@ -115,7 +115,7 @@ impl Laptop {
         Self { client, polled, memory: Memory::default(), orders: Lately::new(MOMENT, 2 * MOST_ORDERS) }
     }
 
-    /// The part of a ClusterQueue's order that is told by those of its LocalQueues which the user may ask about; nothing if that is none of them.
+    /// The part of a ClusterQueue's order that its LocalQueues give which the user may read; nothing if the user may read none of them.
     async fn order_of_local_queues(&self, queue: &str) -> Order {
         let own = self.polled.local_queues_of(queue).into_iter().take(MOST_LOCAL_QUEUES);
         let asked = futures::stream::iter(own).map(|(namespace, name)| async move {
@@ -137,7 +137,7 @@ impl Source for Laptop {
         self.polled.missing(view)
     }
 
-    /// The visibility API knows it, if it is served. A user who may not ask it about ClusterQueues asks about their LocalQueues.
+    /// From the visibility API, if it is served. If the user may not read it for ClusterQueues, their LocalQueues are read.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order> {
         Box::pin(async move {
             // A name that no queue can have would be another path.
@@ -274,8 +274,8 @@ mod tests {
 
     const GROUP: &str = "/apis/visibility.kueue.x-k8s.io/v1beta2";
 
-    /// A user who may read the Workloads of `a`, in which three LocalQueues lead to `cq`, one of which they may not ask about. `code` is what the
-    /// visibility API says of ClusterQueues, 200 for an answer.
+    /// A user who may read the Workloads of `a`, in which three LocalQueues use `cq`; one of them they may not read. `code` is the visibility API's
+    /// status for ClusterQueues, 200 for an answer.
     async fn laptop(code: u16) -> Laptop {
         let client = client(move |_: Method, uri: Uri, _: Bytes| async move {
             let item = |namespace: &str, name: &str, at: usize| {
@@ -366,7 +366,7 @@ mod tests {
         let order = known(laptop(403).await.order("cq").await);
         assert_eq!(order, places(&[(1, "a/second"), (3, "a/fourth"), (8, "a/ninth")]));
         assert_eq!(known(laptop(200).await.order("cq").await), places(&[(0, "b/first"), (1, "a/second")]));
-        // It is not known where none of the LocalQueues may be asked about, and where the API is not served.
+        // The order is unknown if none of the LocalQueues may be read, and if the API is not served.
         assert_eq!(known(laptop(403).await.order("another").await), None);
         assert_eq!(known(laptop(404).await.order("cq").await), None);
     }

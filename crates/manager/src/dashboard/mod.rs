@@ -1,8 +1,9 @@
 //! The dashboard: pages that show queues, Workloads and nodes, and the JSON that they are made from.
 //!
-//! What is shown is kept in a copy of a few columns ([`store`]) that follows the watches: a reader never waits for the engine, and the engine never
-//! for a reader. Every answer is made for one caller: [`viewer`] says in which namespaces they may read Workloads; of others they get amounts without
-//! names, and [`seen_queues`] says which ClusterQueues they may know. The same routes are served by the manager ([`in_manager`]) and by a program on a laptop ([`local`]).
+//! The shown columns are kept in a copy ([`store`]) that follows the watches: a reader never waits for the engine, nor the engine for a reader. Every
+//! answer is made for one caller: [`viewer`] says in which namespaces they may read Workloads (of other namespaces they get amounts without names),
+//! and [`seen_queues`] says which ClusterQueues they may know. The same routes are served by the manager ([`in_manager`]) and by `sluice dashboard`
+//! on a laptop ([`local`]).
 
 pub mod alive;
 pub mod amounts;

@@ -1,5 +1,5 @@
-//! Opens the page of a laptop's dashboard in a browser. The key goes there in a file that only its owner may read: the arguments of a
-//! program can be seen by every user of the machine.
+//! Opens the page of a laptop's dashboard in a browser. The key is passed in a file that only its owner may read: every user of the machine can see
+//! the arguments of a program.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -28,7 +28,7 @@ pub fn key() -> io::Result<String> {
     Ok(text)
 }
 
-/// Whether a key is the right one, in the same time for every wrong one of its length.
+/// Whether a key is the right one; takes the same time for every wrong key of its length.
 pub fn is_key(given: &str, key: &str) -> bool {
     given.len() == key.len() && given.bytes().zip(key.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -58,7 +58,7 @@ impl Way {
         Ok(way)
     }
 
-    /// Has the user's browser open it.
+    /// Opens it in the user's browser.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Way {
 
 impl Drop for Way {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may be deleted already.
         let _ = std::fs::remove_file(&self.0);
     }
 }

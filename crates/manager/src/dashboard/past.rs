@@ -1,4 +1,4 @@
-//! What the journal says of a Workload's past, where there is a journal.
+//! A Workload's past from the journal, if there is a journal.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::journal::Reader;
 
-/// Waiting for the one before, and reading.
+/// The timeout for waiting for the previous request, and for reading.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the journal for one Workload at a time.

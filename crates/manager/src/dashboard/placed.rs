@@ -1,4 +1,4 @@
-//! Where the pods of a Workload are: the domains of a topology that it was assigned.
+//! Where the pods of a Workload are: its topology assignment, domain by domain.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,12 @@ const MOST_DOMAINS: usize = 16_384;
 pub struct Placed {
     /// Its flavors.
     pub flavors: BTreeSet<Name>,
-    /// The labels of the levels, from the widest; only the host name's where that is the lowest.
+    /// The labels of the levels, from the widest; only that of the hostname if it is the lowest.
     pub levels: Vec<Name>,
-    /// What each pod asks for.
+    /// The requests of each pod.
     pub each: Amounts,
-    /// The values of each domain, one for each level, and how many pods have a place there. Those that are over count, too: their places are
-    /// given to no other until the Workload ends, and what says that they are over does not say where they were.
+    /// The values of each domain, one for each level, and how many pods are assigned to it. Pods that ended count, too: their places are free for
+    /// others only when the Workload ends, and it is not known where the ended pods were.
     pub domains: Vec<(Vec<Name>, i64)>,
 }
 
@@ -63,14 +63,14 @@ pub fn lowest(assignment: &TopologyAssignment) -> impl Iterator<Item = (Name, i3
 fn domains(assignment: &TopologyAssignment) -> impl Iterator<Item = (Vec<Name>, i32)> + '_ {
     assignment.slices.iter().flat_map(|slice| {
         let count = usize::try_from(slice.domain_count).unwrap_or(0);
-        // What the lists do not have is not there, whatever the number says.
+        // Values that the lists lack do not exist, whatever the number says.
         (0..count).map_while(|at| Some((values(slice, at)?, pods(slice, at)?)))
     })
 }
 
 fn values(slice: &TopologyAssignmentSlice, at: usize) -> Option<Vec<Name>> {
     let (lowest, above) = slice.values_per_level.split_last()?;
-    // One value of the lowest level for all of them: they are one domain.
+    // If the lowest level has one value for all of them, they are one domain.
     let last = value(lowest, at).filter(|_| at == 0 || lowest.universal.is_none())?;
     above.iter().map(|level| value(level, at)).chain([Some(last)]).collect()
 }

@@ -1,4 +1,4 @@
-//! The state of a cluster as a kubeconfig's user may read it: lists, from time to time.
+//! The state of a cluster as a kubeconfig's user may read it, from lists that are repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,15 +17,15 @@ use super::store::Store;
 use super::viewer::Viewer;
 use crate::api_call::{Call, CallError, Content};
 
-/// Objects in one answer.
+/// The number of objects in one answer.
 const PAGE: usize = 500;
-/// One answer.
+/// The timeout of one answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two rounds: at least this, and this many times as long as one takes; at most this.
+/// The pause between two rounds: at least this, and this many times the duration of a round; at most this.
 const LEAST: Duration = Duration::from_secs(3);
 const TIMES: u32 = 10;
 const MOST: Duration = Duration::from_mins(1);
-/// What is read, in this order: a Workload's ClusterQueue is known when it is first seen.
+/// The kinds, in the order in which they are read: a Workload's ClusterQueue is known when the Workload is first seen.
 const KINDS: [Kind; 7] = [
     Kind::ResourceFlavor,
     Kind::Topology,
@@ -46,7 +46,7 @@ struct Rights {
 /// Reads a cluster.
 pub struct Polled {
     client: Client,
-    /// The context's, for users who may not read all.
+    /// The context's namespace, for users who may not read all.
     namespace: String,
     store: Arc<Store>,
     rights: Mutex<Rights>,
@@ -88,7 +88,7 @@ impl Polled {
         self.rights().missing.get(&view).cloned()
     }
 
-    /// A round failed: what is shown is that of the last one.
+    /// A round failed: the data of the previous one stays.
     pub fn failed(&self) {
         self.store.cut_off();
     }
@@ -144,8 +144,7 @@ impl Polled {
         Ok(outcome)
     }
 
-    /// Takes in the objects of a kind, page by page; nothing if they may not be listed. A kind that the cluster does not have has no
-    /// objects.
+    /// Reads the objects of a kind, page by page; `None` if they may not be listed. A kind that the cluster does not serve has no objects.
     async fn list(&self, kind: Kind, namespace: Option<&str>) -> Result<Option<Vec<ObjectRef>>, CallError> {
         let mut present = Vec::new();
         let mut pages = Pages::new(&kind.collection(kind.version(), namespace), "", PAGE);
@@ -182,7 +181,7 @@ fn decoded(kind: Kind, object: Value) -> Option<Object> {
     }
 }
 
-/// What users may read says what they are shown.
+/// Records what the user may read, which decides what is shown.
 fn note(rights: &mut Rights, kind: Kind, read: Read, namespace: &str) {
     match kind {
         Kind::Workload => {
@@ -219,7 +218,7 @@ mod tests {
     use axum::body::Bytes;
     use axum::http::{Method, Uri};
 
-    /// A cluster with a ClusterQueue and a Workload in each of two namespaces; a user who may list `allowed` paths.
+    /// A cluster with a ClusterQueue and a Workload in each of two namespaces; a user who may list the `allowed` paths.
     fn cluster(allowed: &'static [&'static str]) -> Client {
         client(move |_: Method, uri: Uri, _: Bytes| async move {
             let path = uri.path();
@@ -232,7 +231,7 @@ mod tests {
             let workload = |namespace: &str| json!({"metadata": {"name": "w", "namespace": namespace}, "spec": {"queueName": "lq"}});
             let items = match path.rsplit_once('/').unwrap_or_default().1 {
                 "workloads" if path.contains("/namespaces/a/") => vec![workload("a")],
-                // What cannot be read is left out.
+                // An object that cannot be read is left out.
                 "workloads" => vec![workload("a"), workload("b"), json!({"metadata": {"name": 1}})],
                 "clusterqueues" => {
                     vec![json!({"metadata": {"name": "cq"}, "status": {"pendingWorkloads": 5}})]

@@ -1,4 +1,4 @@
-//! What a query asks for: the page of a list, and what is looked for.
+//! The parameters of a query: the page of a list, and the text to search for.
 
 use crate::visibility::route::parameter;
 use crate::visibility::status::Refusal;
@@ -7,9 +7,9 @@ use super::rows::State;
 
 /// Items without a limit in the query.
 const USUAL: usize = 100;
-/// Items of one answer at most.
+/// The highest number of items in one answer.
 pub const MOST: usize = 1000;
-/// The longest text that is looked for, in bytes.
+/// The longest text to search for, in bytes.
 const LONGEST: usize = 256;
 
 /// Which part of a list is wanted.
@@ -27,7 +27,7 @@ fn number(query: &str, name: &str) -> Result<Option<usize>, Refusal> {
     text.parse().map(Some).map_err(|_| wrong())
 }
 
-/// The page that is wanted.
+/// The requested page.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn page(query: &str) -> Result<Page, Refusal> {
     Ok(Page { offset: number(query, "offset")?.unwrap_or(0), limit })
 }
 
-/// The state that is wanted, if one is.
+/// The requested state, if there is one.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub fn state(query: &str) -> Result<Option<State>, Refusal> {
     State::parse(&text).map(Some).ok_or_else(wrong)
 }
 
-/// A text that is looked for, if one is.
+/// The text to search for, if there is one.
 ///
 /// # Errors
 ///

@@ -1,5 +1,4 @@
-//! What is read from the API server for the view of one Workload, with the rights of this program: not more often than it changes, and of no
-//! user without limit.
+//! Reads from the API server for the view of one Workload, with the rights of this program: no more often than it changes, and with a limit per user.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,23 +12,23 @@ use super::source::Source;
 use crate::access::{Rate, TurnsByUser};
 use crate::visibility::status::Refusal;
 
-/// Workloads that are looked at, by one user and by all: a page reads again every second and a half at most.
+/// Views of Workloads, by one user and by all: a page reads again at most every second and a half.
 const EACH: Rate = Rate { burst: 60, per_second: 10 };
 const ALL: Rate = Rate { burst: 300, per_second: 60 };
-/// What was read counts so long.
+/// How long the objects that were read are used.
 const KEEP: Duration = Duration::from_secs(1);
 /// Objects and lists of events that are kept, and the largest of these lists, in bytes.
 const MOST: usize = 64;
 const LARGEST: usize = 128 << 10;
 
-/// What the journal said counts so long, as what is new is in the Workload itself; of so many Workloads.
+/// How long the lines of the journal are used (what is new is in the Workload itself), and for how many Workloads.
 const KEEP_PAST: Duration = Duration::from_secs(30);
 const MOST_PASTS: usize = 16;
 
 /// The events about one Workload.
 type Events = Option<Arc<Vec<Value>>>;
 
-/// What was read lately.
+/// Recent reads.
 #[derive(Debug)]
 pub struct Reads {
     turns: Mutex<TurnsByUser>,
@@ -54,8 +53,8 @@ impl Reads {
     ///
     /// # Errors
     ///
-    /// If this user or all users together looked at too many Workloads lately, there is no such Workload, or the API server cannot be reached or does
-    /// not let this program read it.
+    /// If this user or all users together have recently read too many Workloads, if there is no such Workload, or if the API server cannot be reached
+    /// or does not let this program read it.
     pub async fn object(
         &self,
         source: &dyn Source,
@@ -73,7 +72,7 @@ impl Reads {
         self.objects.get(of, read).await
     }
 
-    /// What the journal says of a Workload.
+    /// The journal's lines about a Workload.
     pub async fn past(&self, source: &dyn Source, of: &slim::Workload) -> Arc<Vec<WorkloadLine>> {
         let made = of.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let Some((uid, made)) = of.metadata.uid.as_deref().zip(made) else { return Arc::default() };
@@ -86,7 +85,7 @@ impl Reads {
         let key = (namespace.clone(), uid.to_owned());
         let read = async { source.events(&namespace, uid).await.map(Arc::new) };
         let events = self.events.get(key.clone(), read).await;
-        // What is large is not kept.
+        // Large answers are not kept.
         let bytes = events.iter().flat_map(|events| events.iter()).map(|event| event.to_string().len());
         if bytes.sum::<usize>() > LARGEST {
             self.events.forget(&key);

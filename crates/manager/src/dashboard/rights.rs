@@ -1,7 +1,7 @@
-//! What the API server said of one user's rights, namespace by namespace, and what is to be asked next.
+//! The API server's answers about one user's rights, namespace by namespace, and which questions come next.
 //!
-//! A right that was granted counts for [`REMEMBER`] and is asked about again before; one that was refused is asked about seldom: most users may
-//! see few of many namespaces. Pure: the caller gives the time.
+//! A granted right counts for [`REMEMBER`] and is checked again before that; a refused one is checked seldom, because most users may see few of many
+//! namespaces. Pure: the caller passes the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use sluice_engine::Name;
 
 use super::viewer::{Caller, Viewer};
 
-/// A right that was granted counts so long.
+/// How long a granted right counts.
 pub const REMEMBER: Duration = Duration::from_secs(30);
-/// It is asked about again from this age on, a few namespaces at a time.
+/// From this age on it is checked again, a few namespaces at a time.
 const SOON: Duration = Duration::from_secs(15);
 /// A right that was refused is asked about again after this time; sooner if the namespace is named.
 const SELDOM: Duration = Duration::from_mins(5);
-/// Questions that need not be answered at once, for one request.
+/// Questions that need no immediate answer, for one request.
 const SPREAD: usize = 100;
 
-/// What is asked about.
+/// A right to check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
     /// Workloads of all namespaces.
@@ -52,7 +52,7 @@ impl Known {
     }
 }
 
-/// What is to be asked.
+/// The questions to ask.
 #[derive(Debug, Default)]
 pub struct Questions {
     /// Before there is an answer, the most urgent first.
@@ -61,7 +61,7 @@ pub struct Questions {
     pub soon: Vec<Right>,
 }
 
-/// What is known of one user.
+/// The known rights of one user.
 #[derive(Debug, Default)]
 pub struct Rights(BTreeMap<Right, Known>);
 
@@ -76,9 +76,9 @@ impl Rights {
         self.0.get(right).is_some_and(|known| known.may && known.counts(now))
     }
 
-    /// What to ask, of these namespaces and of those that are named; first those.
+    /// The questions about these namespaces and the named ones; the named ones come first.
     pub fn questions(&mut self, all: &BTreeSet<Name>, named: &[Name], now: Instant) -> Questions {
-        // What is not there any more is forgotten.
+        // Namespaces that do not exist any more are dropped.
         self.0.retain(|right, _| match right {
             Right::All | Right::Nodes | Right::Queues => true,
             Right::In(namespace) => all.contains(namespace) || named.contains(namespace),
@@ -86,7 +86,7 @@ impl Rights {
         let mut questions = Questions::default();
         let old = |right: &Right| !self.0.get(right).is_some_and(|known| known.counts(now));
         questions.due.extend([Right::All, Right::Nodes, Right::Queues].into_iter().filter(old));
-        // A user who may see everything is not asked about namespace by namespace.
+        // For a user who may see everything no questions about single namespaces are asked.
         if !questions.due.is_empty() || self.may(&Right::All, now) {
             return questions;
         }
@@ -177,7 +177,7 @@ mod tests {
             rights.put(right, false, at(299));
         }
         assert_eq!(rights.questions(&all, &[], at(301)).soon, [of("b"), of("c")]);
-        // A namespace that is gone is forgotten.
+        // A deleted namespace is dropped.
         rights.questions(&BTreeSet::new(), &[], at(301));
         assert_eq!(rights.0.len(), 3);
     }

@@ -22,7 +22,7 @@ const LONGEST: usize = 1024;
 /// How far a Workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It runs, or may.
+    /// It runs, or may run.
     Admitted,
     /// It holds quota, and waits for its admission checks.
     Reserved,
@@ -77,7 +77,7 @@ pub struct Fact {
 pub struct WorkloadRow {
     /// Namespace and name.
     pub key: WorkloadKey,
-    /// What tells it apart from others of that name, before and after it.
+    /// Distinguishes it from earlier and later Workloads of the same name.
     pub uid: Name,
     /// The name of its job, if it has one.
     pub job: Option<Name>,
@@ -89,13 +89,13 @@ pub struct WorkloadRow {
     pub priority: i32,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// What all of its pods ask for, or got.
+    /// The requests of all its pods, or what they were assigned.
     pub requests: Amounts,
     /// How far it is.
     pub state: State,
     /// Why.
     pub reason: Name,
-    /// The same for people, cut.
+    /// The message for people, cut.
     pub message: Name,
     /// The quota that it holds: flavor, resource, amount. Pods that are over hold none.
     pub usage: Vec<(Name, Name, i64)>,
@@ -103,9 +103,9 @@ pub struct WorkloadRow {
     pub placed: Vec<Placed>,
     /// Its conditions that are true.
     pub facts: Vec<Fact>,
-    /// The unhealthy nodes on which it has pods, as its status lists them.
+    /// The unhealthy nodes on which it has pods, from its status.
     pub lost: Vec<Name>,
-    /// Since when it has any; not known of one that was first seen with them.
+    /// Since when it has any; `None` if it was first seen with them.
     pub lost_since: Option<Timestamp>,
 }
 
@@ -118,9 +118,9 @@ pub struct Quota {
     pub resource: Name,
     /// The nominal quota.
     pub nominal: i64,
-    /// What may be borrowed, if that is limited.
+    /// The borrowing limit, if there is one.
     pub borrowing_limit: Option<i64>,
-    /// What may be lent, if that is limited.
+    /// The lending limit, if there is one.
     pub lending_limit: Option<i64>,
 }
 
@@ -139,13 +139,13 @@ pub struct QueueRow {
     pub message: Name,
     /// Its quotas, in the order of its flavors.
     pub quotas: Vec<Quota>,
-    /// What its status says: pending, reserving, admitted.
+    /// The counts in its status: pending, reserving, admitted.
     pub counts: [i32; 3],
-    /// What its status says about the quota that is held: flavor, resource, amount.
+    /// The quota in use according to its status: flavor, resource, amount.
     pub held: Vec<(Name, Name, i64)>,
 }
 
-/// A Cohort that is an object.
+/// A Cohort that has an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CohortRow {
     /// The Cohort above it.
@@ -168,7 +168,7 @@ pub struct FlavorRow {
 pub struct NodeRow {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// What it offers.
+    /// Its capacity.
     pub capacity: Amounts,
     /// Why it takes no pods, if it takes none.
     pub why: Option<String>,
@@ -176,7 +176,7 @@ pub struct NodeRow {
     pub not_ready_since: Option<Timestamp>,
 }
 
-/// A text that is kept: cut at the end of a character.
+/// A stored text: cut at the end of a character.
 pub fn cut(text: &str) -> Name {
     let end = (0..=LONGEST.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text[..end].into()
@@ -236,7 +236,7 @@ impl WorkloadRow {
         own.into_iter().chain(&mut self.holder).chain(usage).chain(facts)
     }
 
-    /// What a condition of this type says, if it is true.
+    /// The condition of this type, if it is true.
     pub fn fact(&self, of: WorkloadCondition) -> Option<&Fact> {
         self.facts.iter().find(|fact| fact.of == of)
     }
@@ -259,7 +259,7 @@ fn facts(conditions: &[Condition]) -> Vec<Fact> {
     conditions.iter().filter_map(of).collect()
 }
 
-/// Pods of a pod set that are left, of those that it got quota for.
+/// The pods of a pod set that have not ended, among those that it has quota for.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     pods: i64,
@@ -267,7 +267,7 @@ struct Left {
 }
 
 impl Left {
-    /// What is left of an amount for all of them.
+    /// The part of an amount for all pods that belongs to those left.
     fn part(self, all: i64) -> i64 {
         let Self { pods, assigned } = self;
         if pods >= assigned || assigned <= 0 { all } else { (all / assigned).saturating_mul(pods) }
@@ -315,7 +315,7 @@ fn why(conditions: &[Condition], state: State) -> (&str, &str) {
     condition.map_or(("", ""), |condition| (&condition.reason, &condition.message))
 }
 
-/// What it was assigned, or else what the manager found that its pods ask for, or else what their templates say.
+/// Its assignment; else the requests that the manager computed; else those of its templates.
 fn requests(workload: &slim::Workload, assigned: Amounts) -> Amounts {
     if !assigned.is_empty() {
         return assigned;
@@ -399,7 +399,7 @@ impl FlavorRow {
         }
     }
 
-    /// Whether a node is one of its nodes.
+    /// Whether a node belongs to it.
     pub fn has(&self, node: &NodeRow) -> bool {
         self.labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
     }

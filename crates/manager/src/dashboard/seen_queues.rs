@@ -15,7 +15,7 @@ pub struct SeenQueues<'a> {
 }
 
 impl<'a> SeenQueues<'a> {
-    /// All, for one who may list ClusterQueues; else those that the LocalQueues of the viewer's namespaces lead to, and the Cohorts above these.
+    /// All, for a viewer who may list ClusterQueues; else those that the LocalQueues of the viewer's namespaces use, and the Cohorts above these.
     pub fn of(snapshot: Option<&'a Snapshot>, viewer: &Viewer) -> Self {
         let mut seen = Self { all: viewer.queues, ..Self::default() };
         let Some(snapshot) = snapshot.filter(|_| !viewer.queues) else { return seen };
@@ -32,7 +32,7 @@ impl<'a> SeenQueues<'a> {
         seen
     }
 
-    /// Whether this ClusterQueue may be named, if there is one.
+    /// Whether this ClusterQueue may be named, if it exists.
     pub fn queue(&self, name: &str) -> bool {
         self.all || self.queues.contains(name)
     }

@@ -1,4 +1,4 @@
-//! The HTTP side: who asks, for what, and the answer.
+//! The HTTP side: authentication, routes, and answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ const AT_ONCE: usize = 8;
 const TURN: Duration = Duration::from_secs(5);
 /// The body of a request, in bytes.
 const BODY: usize = 64 << 10;
-/// Explanations, of one user and of all.
+/// Explanations, for one user and for all.
 const EXPLANATIONS: Rate = Rate { burst: 5, per_second: 1 };
 const ALL_EXPLANATIONS: Rate = Rate { burst: 20, per_second: 5 };
 /// The group of Workloads, for refusals.
 const GROUP: &str = "kueue.x-k8s.io";
 
-/// What is asked for.
+/// The route of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Route {
     Who,
@@ -107,7 +107,7 @@ impl Route {
         }
     }
 
-    /// What must be offered for it.
+    /// The view that must be available for it.
     fn view(&self) -> Option<View> {
         match self {
             Self::Who | Self::Changes | Self::Tomorrow => None,
@@ -123,12 +123,12 @@ impl Route {
     }
 }
 
-/// What answers are made from.
+/// The sources of answers.
 pub struct Dashboard {
     store: Arc<Store>,
     callers: Arc<dyn Callers>,
     source: Arc<dyn Source>,
-    /// What the Host header must say, if that matters.
+    /// The accepted values of the Host header, if they are restricted.
     hosts: Option<Vec<String>>,
     making: Arc<Semaphore>,
     streams: Arc<Streams>,
@@ -138,7 +138,7 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Of what is stored, for these callers, with so many pages at once that follow the changes.
+    /// Serves the store to these callers, with up to this number of pages that follow the changes.
     pub fn new(
         store: Arc<Store>,
         callers: Arc<dyn Callers>,
@@ -158,7 +158,7 @@ impl Dashboard {
         }
     }
 
-    /// Only for requests to one of these hosts: a foreign page can have a name of its own resolve to this one.
+    /// Accepts only requests to one of these hosts: a foreign page can have a name of its own resolve to this one.
     #[must_use]
     pub fn only_for(mut self, hosts: Vec<String>) -> Self {
         self.hosts = Some(hosts);
@@ -296,7 +296,7 @@ impl Dashboard {
         Ok(document(&value))
     }
 
-    /// An answer whose texts name no node, for one who may not list nodes. Long ones have many texts.
+    /// An answer without the names of nodes, for a viewer who may not list nodes. Long answers have many texts.
     async fn without_nodes(&self, mut value: Value) -> Result<Value, Refusal> {
         let snapshot = taken(&self.store)?;
         let hiding = tokio::task::spawn_blocking(move || {
@@ -407,7 +407,7 @@ impl Dashboard {
     }
 }
 
-/// Without the places; nothing if some are missing, as it is the order of all then no more.
+/// The keys without their places; `None` if some are missing, as it would not be the order of all.
 fn keys(order: &[(usize, WorkloadKey)]) -> Option<Vec<WorkloadKey>> {
     let is_whole = order.iter().enumerate().all(|(at, (place, _))| at == *place);
     is_whole.then(|| order.iter().map(|(_, key)| key.clone()).collect())
@@ -424,7 +424,7 @@ fn not_made(panic: &JoinError) -> Refusal {
     Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made".to_owned())
 }
 
-/// Refuses a viewer who may not read Workloads, as far as that is known.
+/// Refuses a viewer who may not read any Workloads, as far as that is known.
 fn sees_none(user: &str, unasked: usize) -> Refusal {
     if unasked > 0 {
         let why = format!(
@@ -435,7 +435,7 @@ fn sees_none(user: &str, unasked: usize) -> Refusal {
     Refusal::Forbidden(format!("User {user:?} cannot get Workloads in any namespace"))
 }
 
-/// Refuses a viewer who may not read Workloads of the namespace, in the same words whether the Workload exists or not.
+/// Refuses a viewer who may not read Workloads of the namespace, with the same message whether the Workload exists or not.
 fn seen(viewer: &Viewer, namespace: &str) -> Result<(), Refusal> {
     if viewer.sees(namespace) {
         return Ok(());

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub topologies: BTreeMap<Name, Arc<Vec<String>>>,
     /// All nodes.
     pub nodes: BTreeMap<Name, Arc<NodeRow>>,
-    /// What happened last, the newest first.
+    /// The latest changes, newest first.
     pub recent: Vec<Happening>,
     /// Made when it is first asked for.
     pub sums: OnceLock<BTreeMap<Name, QueueSums>>,
@@ -40,23 +40,23 @@ pub struct Snapshot {
     pub namespaces: OnceLock<BTreeSet<Name>>,
 }
 
-/// What the Workloads of a ClusterQueue come to.
+/// Sums over the Workloads of a ClusterQueue.
 #[derive(Debug, Default)]
 pub struct QueueSums {
-    /// Those that wait for quota.
+    /// The number that waits for quota.
     pub pending: usize,
-    /// Those that hold quota, admitted or not.
+    /// The number with quota, admitted or not.
     pub reserving: usize,
-    /// Those that are admitted.
+    /// The number of admitted ones.
     pub admitted: usize,
     /// The quota that they hold, by flavor.
     pub used: BTreeMap<Name, Amounts>,
-    /// Those that have not ended: first those that hold quota.
+    /// Those that have not ended: first those with quota.
     pub members: Vec<Arc<WorkloadRow>>,
 }
 
 impl Snapshot {
-    /// The same, without what is made when it is first asked for.
+    /// The same, without what is computed on first use.
     pub(super) fn copy(&self) -> Self {
         Self {
             revision: self.revision,
@@ -87,7 +87,7 @@ impl Snapshot {
         SeenQueues::of(Some(self), viewer)
     }
 
-    /// What the Workloads of each ClusterQueue come to.
+    /// The sums over the Workloads of each ClusterQueue.
     pub fn sums(&self) -> &BTreeMap<Name, QueueSums> {
         self.sums.get_or_init(|| self.sum_up())
     }

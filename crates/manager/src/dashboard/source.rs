@@ -1,4 +1,4 @@
-//! Where the answers come from that the columns do not have. It differs between the manager and a laptop.
+//! The source of data that the columns do not have. It differs between the manager and a laptop.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ use crate::access::Asking;
 use crate::memory::Reservation;
 use crate::visibility::status::Refusal;
 
-/// Of so many ClusterQueues places are looked up for one answer.
+/// The highest number of ClusterQueues whose places are looked up for one answer.
 pub const MOST_ORDERS: usize = 16;
 
-/// What is offered only if its objects may be read.
+/// A view that is offered only if its objects may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
     /// Cohorts and ClusterQueues.
@@ -40,33 +40,34 @@ pub struct Begin {
     pub live: Live,
     /// The manager's configuration.
     pub configuration: Configuration,
-    /// How many bytes more the documents may take, of the memory that is reserved for them.
+    /// How many more bytes the documents may take, of the memory reserved for them.
     pub left: usize,
 }
 
 /// An answer, or why there is none.
 pub type Found<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 
-/// Finds the places of Workloads, as far as they are known. It may put a queue in order: it is called where answers are made.
+/// Finds the places of Workloads, if they are known. It may sort a queue: it is called where answers are made.
 pub type Finder = Box<dyn FnOnce(&[WorkloadKey]) -> Places + Send>;
 
-/// Who asks.
+/// Identifies callers.
 pub trait Callers: Send + Sync + 'static {
     /// The caller, by what the request says, which may name a namespace.
     fn viewer<'a>(&'a self, asking: Asking<'a>, named: Option<&'a str>) -> Found<'a, Caller>;
-    /// Whether the caller may have explanations that name Workloads of other namespaces, too; refused to callers who may have none of this namespace.
+    /// Whether the caller may have explanations that name Workloads of other namespaces, too; an error for callers who may have no explanations of
+    /// this namespace.
     fn explains<'a>(&'a self, asking: Asking<'a>, namespace: &'a str) -> Found<'a, bool>;
     /// Whether the caller may read the events of a namespace.
     fn reads_events<'a>(&'a self, asking: Asking<'a>, namespace: &'a str) -> Found<'a, bool>;
 }
 
-/// What the columns do not have.
+/// Data that the columns do not have.
 pub trait Source: Send + Sync + 'static {
     /// Why a view is not offered, if it is not.
     fn missing(&self, view: View) -> Option<String>;
     /// The Workloads that wait in a ClusterQueue, in its order, if that is known; a laptop may know only those of its user.
     fn order<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Order>;
-    /// What finds the places of some of them.
+    /// A function that finds the places of some of them.
     fn finder<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Finder> {
         Box::pin(async move {
             let order = self.order(queue).await;
@@ -82,7 +83,7 @@ pub trait Source: Send + Sync + 'static {
     fn workload<'a>(&'a self, namespace: &'a str, name: &'a str) -> Found<'a, slim::Workload>;
     /// The events about an object: its namespace and UID. Nothing if they cannot be read.
     fn events<'a>(&'a self, namespace: &'a str, uid: &'a str) -> BoxFuture<'a, Option<Vec<Value>>>;
-    /// What the journal says of a Workload, by its UID and since it was made; nothing where there is no journal.
+    /// The journal's lines about a Workload, by its UID and since its creation; empty without a journal.
     fn past<'a>(&'a self, _uid: &'a str, _since: Timestamp) -> BoxFuture<'a, Vec<WorkloadLine>> {
         Box::pin(async { Vec::new() })
     }
@@ -92,6 +93,6 @@ pub trait Source: Send + Sync + 'static {
     fn fits<'a>(&'a self, snapshot: &'a Snapshot) -> BoxFuture<'a, Option<Fits>>;
     /// Memory for a simulation, if there is enough.
     fn reserve(&self) -> Option<Reservation>;
-    /// What a simulation of so much of the cluster begins with, in at most so many bytes of memory.
+    /// The objects that a simulation of this part of the cluster begins with, in at most this number of bytes.
     fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin>;
 }

@@ -1,6 +1,6 @@
-//! The columns of all objects that are shown, as the watches deliver them.
+//! The shown columns of all objects, from the watches.
 //!
-//! A watch that delivers holds the lock for one row; a view that reads holds it while it takes what changed, at most once in [`STALE`].
+//! A watch holds the lock for one row; a view holds it while it copies what changed, at most once in [`STALE`].
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,9 +25,9 @@ const STALE: Duration = Duration::from_millis(250);
 pub struct Revisions {
     /// All changes.
     pub all: u64,
-    /// The last one of queues or Workloads.
+    /// The latest one of queues or Workloads.
     pub queues: u64,
-    /// The last one of flavors or nodes.
+    /// The latest one of flavors or nodes.
     pub nodes: u64,
     /// Of what time everything is, if the cluster cannot be read now.
     pub old: Option<Timestamp>,
@@ -133,7 +133,7 @@ impl Store {
         self.cut_off();
     }
 
-    /// Tells those who follow that it is otherwise than before.
+    /// Notifies followers that the state has changed.
     fn turn(&self, old: Option<Timestamp>) {
         self.revisions.send_if_modified(|revisions| {
             let turns = revisions.old.is_some() != old.is_some();
@@ -168,7 +168,7 @@ impl Store {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next snapshot is made anew.
+    /// The next snapshot is computed anew.
     #[cfg(test)]
     pub(crate) fn expire(&self) {
         self.made().at = None;
@@ -232,7 +232,7 @@ impl Rows {
     }
 
     fn workload(&mut self, mut row: WorkloadRow) -> bool {
-        // One of the same name that was deleted before is another.
+        // A deleted Workload of the same name is a different one.
         let old = self.workloads.now().get(&row.key).filter(|old| old.uid == row.uid);
         if let Some(old) = old.filter(|_| !row.lost.is_empty()) {
             row.lost_since = if old.lost.is_empty() { Some(Timestamp::now()) } else { old.lost_since };
@@ -268,7 +268,7 @@ impl Rows {
         }
     }
 
-    /// What is not among these is gone.
+    /// Objects that are not among these are deleted.
     fn only(&mut self, kind: Kind, present: &[ObjectRef]) -> bool {
         let named = || present.iter().map(|object| Name::clone(&object.name)).collect::<BTreeSet<_>>();
         let placed = || {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sluice_engine::Name;
 
-/// So many are known at most, none longer than that, in bytes. What is used is known again soon.
+/// The highest number of known texts, and the longest of them in bytes. A text in use is soon known again.
 const MOST: usize = 4096;
 const LONGEST: usize = 128;
 
@@ -13,7 +13,7 @@ const LONGEST: usize = 128;
 pub struct Texts(HashSet<Name>);
 
 impl Texts {
-    /// Lets an equal text that is known take the place of this one.
+    /// Replaces this text by an equal known one.
     pub fn share(&mut self, text: &mut Name) {
         if text.len() > LONGEST {
             return;

@@ -1,7 +1,6 @@
-//! `/api/tomorrow`: what is expected from now on, and with changes; a simulation of the cluster as it is.
+//! `/api/tomorrow`: the expected future, as the cluster is and with changes; a simulation.
 //!
-//! It never runs on the engine's thread: on one of its own, one simulation at a time, for a limited time and in memory that is
-//! reserved for it before.
+//! It runs on a thread of its own, never on the engine's: one simulation at a time, for a limited time and in memory that is reserved before.
 
 pub mod changed;
 pub mod pool;
@@ -38,10 +37,10 @@ use super::viewer::Viewer;
 use crate::access::{OneEach, Rate};
 use crate::visibility::status::Refusal;
 
-/// Simulations, of one user and of all: one user, or a few, do not use up the turns of all.
+/// Simulations of one user, and of all: one user, or a few, do not use up the turns of all.
 const EACH: Rate = Rate { burst: 5, per_second: 1 };
 const ALL: Rate = Rate { burst: 30, per_second: 5 };
-/// Waiting for the one before: longer than that goes on while another user waits.
+/// How long a request waits for the previous simulation: longer than a simulation may take while another user waits.
 const TURN: Duration = Duration::from_secs(20);
 /// Both simulations together.
 const SIMULATING: Duration = Duration::from_mins(1);
@@ -58,13 +57,13 @@ const STOPS: Stops = Stops {
     first_of_two: Duration::from_secs(25),
     second_of_two: Duration::from_secs(52),
 };
-/// The same while another user waits for the turn.
+/// The limits while another user waits for a turn.
 const SHARED: Stops = Stops {
     one: Duration::from_secs(8),
     first_of_two: Duration::from_secs(4),
     second_of_two: Duration::from_secs(8),
 };
-/// A step that is being taken when time is over may take this much longer.
+/// How much longer a step in progress may take when the time is over.
 const GRACE: Duration = Duration::from_secs(10);
 /// Days that are looked ahead, usually and at most.
 const USUAL: SignedDuration = SignedDuration::from_hours(24);
@@ -73,10 +72,10 @@ const FURTHEST: SignedDuration = SignedDuration::from_hours(168);
 const MOST_CHANGES: usize = 20;
 /// With more Workloads than this, a simulation would not end in its time.
 const MOST_WORKLOADS: usize = 25_000;
-/// The objects that are read take so many bytes of memory as documents, and the simulation with all that it makes as many times more.
+/// The memory that a simulation takes in all, as a multiple of the bytes of the documents that are read.
 pub(super) const PER_BYTE_READ: usize = 3;
 
-/// What is asked.
+/// The request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Asked {
@@ -85,7 +84,7 @@ struct Asked {
     changes: Vec<Change>,
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -138,7 +137,7 @@ impl Tomorrow {
         self.play(Extent::All, SIMULATING, simulating).await
     }
 
-    /// Reads the world and plays with it, one at a time, for so long.
+    /// Reads the cluster and runs a simulation of it, one at a time, within the time limit.
     async fn play<T: Send + 'static>(
         &self,
         extent: Extent<'_>,
@@ -155,7 +154,7 @@ impl Tomorrow {
         let begin = self.source.begin(extent, memory.bytes() / PER_BYTE_READ).await?;
         let gone = CallerIsGone::default();
         let cancel = gone.or_at(Instant::now() + most);
-        // The thread keeps turn and memory until it is done. It gives up soon when no caller waits for it any more.
+        // The thread keeps its turn and its memory until it is done. It gives up soon after its last caller has gone.
         let simulating = tokio::task::spawn_blocking(move || {
             let _kept = (one, memory);
             let answer = work(begin, cancel.clone());
@@ -175,11 +174,11 @@ impl Tomorrow {
     }
 }
 
-/// How many wait for the turn. Each of them is another user than the one whose turn it is, since a user has one simulation at a time.
+/// How many requests wait for the turn. Each comes from a user other than the one whose turn it is, since a user has one simulation at a time.
 #[derive(Clone, Debug, Default)]
 struct Waiting(Arc<AtomicUsize>);
 
-/// One who waits, until it is dropped.
+/// A waiting request, until it is dropped.
 struct Waits(Waiting);
 
 impl Waiting {
@@ -208,7 +207,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Whether one that began then has had its time.
+    /// Whether the time of a simulation that began then is over.
     fn is_over(&self, since: Instant, time: impl Fn(&Stops) -> Duration) -> bool {
         since.elapsed() >= time(if self.waiting.any() { &self.shared } else { &self.alone })
     }
@@ -256,7 +255,7 @@ fn too_long(most: Duration) -> Refusal {
     Refusal::Other(StatusCode::GATEWAY_TIMEOUT, why)
 }
 
-/// What is asked. Lists of values are refused: serde would take one for an object, its fields in their order.
+/// Parses the request. Lists of values are refused: serde would accept one for an object, with its fields in order.
 fn parsed(body: &[u8]) -> Result<Asked, String> {
     if body.is_empty() {
         return Ok(Asked::default());
@@ -275,7 +274,7 @@ fn parsed(body: &[u8]) -> Result<Asked, String> {
     serde_json::from_value(body).map_err(unreadable)
 }
 
-/// What is asked, within its bounds.
+/// Reads the request, within its bounds.
 fn read(
     (viewer, queues): (&Viewer, &SeenQueues<'_>),
     body: &[u8],
@@ -298,7 +297,7 @@ fn read(
     Ok((lasts, asked.changes))
 }
 
-/// What a simulation begins with, now.
+/// The objects and options at the start of a simulation.
 fn world((begin, cancel): (Begin, Cancel), until: Option<SignedDuration>) -> (Manifests, Options) {
     let Begin { live, configuration, left } = begin;
     let start = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
@@ -317,7 +316,7 @@ fn simulated(
     let (since, left) = (Instant::now(), begin.0.left);
     let (mut manifests, mut options) = world(begin, Some(lasts));
     let candidates = refused::candidates(&manifests, options.start);
-    // The documents of only one simulation are in memory at a time: the rest waits as text.
+    // Only one simulation's documents are in memory at a time: the rest waits as text.
     let (base, with_changes) = if wanted.is_empty() {
         (Packed::new(manifests), None)
     } else {
@@ -361,7 +360,7 @@ fn simulated(
         }
         let over = || pace.is_over(since, |stops| stops.second_of_two);
         let mut other = play(begun(&without(world), options)?, over)?;
-        // What only one of them came to is no difference.
+        // What only one of them got to is no difference.
         base.end_with(other.lasted);
         other.partial |= base.partial;
         let compared = Difference::new(&base.record, base.lasted, &other.record, other.lasted, seed);
@@ -377,12 +376,12 @@ fn simulated(
     })
 }
 
-/// What the cluster has is not the caller's: errors about it do not say what is in it.
+/// The objects of the cluster are not the caller's: errors about them do not quote them.
 fn unplayable() -> Refusal {
     Refusal::Other(StatusCode::CONFLICT, "the cluster's objects cannot be simulated".to_owned())
 }
 
-/// The world as it is now.
+/// The current world.
 fn present(manifests: &Manifests, options: Options) -> Result<Simulation, Refusal> {
     let cancel = options.cancel.clone();
     settled(prepare(manifests, &BTreeMap::new(), options), &cancel)
@@ -400,7 +399,7 @@ fn settled(prepared: Result<Simulation, Vec<ManifestError>>, cancel: &Cancel) ->
     Ok(simulation)
 }
 
-/// The same, with what is decided at once.
+/// The same, after the decisions that are made at once.
 fn begun(world: &Packed, options: Options) -> Result<Simulation, Refusal> {
     let cancel = options.cancel.clone();
     let mut simulation = settled(world.prepare(options), &cancel)?;
@@ -408,7 +407,7 @@ fn begun(world: &Packed, options: Options) -> Result<Simulation, Refusal> {
     Ok(simulation)
 }
 
-/// What happened in a simulation.
+/// The course of a simulation.
 struct Course {
     record: Record,
     /// How long it lasted, in milliseconds.
@@ -427,10 +426,10 @@ impl Course {
     }
 }
 
-/// Simulates up to the end, or as long as there is time.
+/// Simulates up to the end, or until the time is over.
 ///
 /// # Errors
-/// When it cannot go on, or nothing of it is done when time is over.
+/// If it cannot go on, or nothing is done when the time is over.
 fn play(mut simulation: Simulation, over: impl Fn() -> bool) -> Result<Course, Refusal> {
     let mut partial = false;
     while !partial && simulation.step().map_err(|_| unplayable())? {

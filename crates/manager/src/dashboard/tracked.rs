@@ -1,19 +1,19 @@
-//! A map that says what changed in it: a copy is brought up to date without a look at the rest.
+//! A map that records which keys changed: a copy is updated without a look at the rest.
 
 use std::collections::BTreeMap;
 
-/// While so many changes, and half as many as there are entries, were not asked for, all are at once.
+/// If more than this number of changes, and more than half as many as there are entries, were not fetched, everything counts as changed.
 const FEW: usize = 64;
 
 /// The map. Values are cheap to clone.
 #[derive(Debug)]
 pub struct Tracked<K, V> {
     now: BTreeMap<K, V>,
-    /// What is there now of what changed since that was last asked for; nothing where all counts as changed.
+    /// The current values of the keys that changed since the last fetch; `None` if everything counts as changed.
     changed: Option<BTreeMap<K, Option<V>>>,
 }
 
-/// What changed.
+/// The changes.
 #[derive(Debug)]
 pub enum News<K, V> {
     /// Everything.
@@ -46,7 +46,7 @@ impl<K, V> Default for Tracked<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone + PartialEq> Tracked<K, V> {
-    /// What is there.
+    /// The current entries.
     pub const fn now(&self) -> &BTreeMap<K, V> {
         &self.now
     }
@@ -59,7 +59,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Tracked<K, V> {
         }
     }
 
-    /// Puts one in; whether it is another one than before.
+    /// Sets an entry; returns whether it differs from the old one.
     pub fn put(&mut self, key: K, value: V) -> bool {
         if self.now.get(&key) == Some(&value) {
             return false;
@@ -69,7 +69,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Tracked<K, V> {
         true
     }
 
-    /// Takes one out; whether it was there.
+    /// Removes an entry; returns whether it existed.
     pub fn remove(&mut self, key: &K) -> bool {
         let was = self.now.remove(key).is_some();
         if was {
@@ -87,7 +87,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Tracked<K, V> {
         !gone.is_empty()
     }
 
-    /// What changed since the last call.
+    /// The changes since the last call.
     pub fn take_news(&mut self) -> News<K, V> {
         let changed = self.changed.replace(BTreeMap::new());
         changed.map_or_else(|| News::All(self.now.clone()), News::Some)
@@ -126,7 +126,7 @@ mod tests {
         map.remove(&8);
         let News::Some(some) = map.take_news() else { unreachable!("two of a thousand") };
         assert_eq!(some, BTreeMap::from([(7, Some(1)), (8, None)]));
-        // Nothing is asked for a long time.
+        // Nothing is fetched for a long time.
         for round in 0..10_000 {
             map.put(1_000 + round, 0);
             map.remove(&(1_000 + round));

@@ -4,27 +4,27 @@ use std::collections::BTreeSet;
 
 use sluice_engine::Name;
 
-/// Who asks, and what they may see.
+/// A user, and what they may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Viewer {
     /// The viewer's name.
     pub user: String,
     /// The viewer may read the Workloads of every namespace.
     pub all: bool,
-    /// Those in which the viewer may, if not in all.
+    /// The namespaces in which the viewer may read Workloads, if not in all.
     pub namespaces: BTreeSet<Name>,
     /// The viewer may list nodes.
     pub nodes: bool,
-    /// The viewer may list ClusterQueues: others know those that LocalQueues of theirs lead to.
+    /// The viewer may list ClusterQueues: other viewers know those that their LocalQueues use.
     pub queues: bool,
 }
 
-/// A viewer, as far as it is known what they may see.
+/// A viewer, with what is known of their rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The viewer.
     pub viewer: Viewer,
-    /// Of so many namespaces it is not known yet whether the viewer may see them.
+    /// For how many namespaces the viewer's rights are not known yet.
     pub unasked: usize,
 }
 

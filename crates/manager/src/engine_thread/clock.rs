@@ -1,5 +1,5 @@
-//! The time that the engine is told. The machine's clock may be set back; the engine's time goes on all the same, or nothing that
-//! waits would come until the machine's clock has caught up.
+//! The time that the engine receives. If the machine's clock is set back, the engine's time goes on; otherwise nothing that waits would happen until
+//! the machine's clock has caught up.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use jiff::Timestamp;
 pub(super) struct Clock {
     /// The machine's clock.
     wall: Box<dyn Fn() -> Timestamp + Send>,
-    /// What was last told.
+    /// The last returned time.
     last: Timestamp,
     /// When that was.
     at: Instant,
 }
 
 impl Clock {
-    /// One that follows the machine's while that is not behind.
+    /// A clock that follows the machine's unless that is behind.
     pub(super) fn new(wall: impl Fn() -> Timestamp + Send + 'static) -> Self {
         Self { last: wall(), at: Instant::now(), wall: Box::new(wall) }
     }
@@ -33,7 +33,7 @@ impl Clock {
         self.last
     }
 
-    /// How long it is until then: twice as long as it shows while it is caught up with.
+    /// How long it is until then: twice the time shown while the machine's clock catches up.
     pub(super) fn until(&mut self, at: Timestamp) -> Duration {
         let now = self.now();
         let between =
@@ -54,7 +54,7 @@ pub(super) mod tests {
     pub(crate) struct Wall(Arc<Mutex<Timestamp>>);
 
     impl Wall {
-        /// It shows a time, and stands still.
+        /// It shows a fixed time.
         pub(crate) fn at(time: Timestamp) -> Self {
             Self(Arc::new(Mutex::new(time)))
         }

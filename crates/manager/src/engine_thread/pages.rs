@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Command, Handle};
 
-/// For so long pages are turned before the engine looks at its inputs again: as many as fit, and one at least. The longest page of the largest
-/// world may take longer; it goes alone then.
+/// For how long pages are computed before the engine looks at its inputs again: as many as fit, and at least one. The longest page of the largest
+/// world may take longer; it is then computed alone.
 pub(super) const TURN: Duration = Duration::from_millis(2);
 
 /// Objects and series that are looked at for one page.
@@ -20,12 +20,13 @@ pub(super) struct Pages<M> {
 }
 
 impl<M> Pages<M> {
-    /// Whether another page probably ends within the turn, of which so much has passed.
+    /// Whether another page probably ends within the turn, of which this much has passed.
     pub(super) fn fit(&self, passed: Duration) -> bool {
         passed.is_zero() || passed + self.longest < TURN
     }
 
-    /// Turns the next page, which began when so much of the turn had passed; whether the question is answered. `elapsed` says how much has.
+    /// Computes the next page, which begins when this much of the turn has passed; returns whether the question is answered. `elapsed` returns how
+    /// much has passed.
     pub(super) fn turn(&mut self, machine: &mut M, passed: Duration, elapsed: impl Fn() -> Duration) -> bool {
         let answered = (self.turn)(machine);
         self.longest = self.longest.max(elapsed().saturating_sub(passed));
@@ -34,8 +35,8 @@ impl<M> Pages<M> {
 }
 
 impl<M> Handle<M> {
-    /// Asks the engine page by page: `page` adds the next page to `answer` and says whether it was the last. Nothing when the thread has
-    /// ended. With nothing to wait for the answer any more, no more pages are turned.
+    /// Asks the engine page by page: `page` adds the next page to `answer` and returns whether it was the last. `None` if the thread has ended. If
+    /// the caller does not wait any more, no more pages are computed.
     pub async fn pages<T: Send + 'static>(
         &self,
         answer: T,
@@ -51,7 +52,7 @@ impl<M> Handle<M> {
                 return false;
             }
             if let Some((answer, sender)) = open.take() {
-                // It may have been given up in this moment.
+                // The caller may have given up in this moment.
                 let _ = sender.send(answer);
             }
             true

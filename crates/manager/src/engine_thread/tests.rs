@@ -160,7 +160,7 @@ fn a_poisonous_object_is_set_aside_and_the_others_go_on() {
 }
 
 #[test]
-fn an_object_that_another_part_failed_on_is_told_and_forgotten_until_it_can_be_read() {
+fn an_object_that_another_part_failed_on_is_reported_and_forgotten_until_it_can_be_read() {
     let fixture = Fixture::new();
     let object = ObjectRef::cluster(sluice_engine::input::Kind::Namespace, "a");
     fixture.handle.set_aside(object, "a panic".to_owned(), Slot::default());

@@ -1,4 +1,4 @@
-//! The engine goes on when the machine's clock is set back.
+//! The engine continues when the machine's clock is set back.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

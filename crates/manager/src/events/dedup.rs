@@ -54,7 +54,7 @@ impl Series {
         happened.saturating_sub(self.last) < SERIES
     }
 
-    /// When the count since the last update is to be sent.
+    /// When the count since the last update has to be sent.
     fn due(&self) -> Duration {
         self.sent_at.saturating_add(UPDATE)
     }
@@ -73,7 +73,7 @@ impl Series {
 pub struct Dedup<K> {
     entries: BTreeMap<K, Series>,
     order: VecDeque<K>,
-    /// The series with counts that are not sent yet, by when they are to be sent.
+    /// The series with unsent counts, by when they have to be sent.
     pending_updates: BTreeSet<(Duration, K)>,
     capacity: usize,
 }
@@ -94,7 +94,7 @@ impl<K: Ord + Clone> Dedup<K> {
         self.entries.get(key).is_none_or(|entry| !entry.goes_on(happened))
     }
 
-    /// An event that happened at a monotonic time is to be sent `now`; `name` makes a name for a new one. Events of one key are one series,
+    /// An event that happened at a monotonic time has to be sent `now`; `name` makes a name for a new one. Events with one key are one series,
     /// whatever their notes say: the latest note is shown.
     pub fn offer(
         &mut self,
@@ -133,12 +133,12 @@ impl<K: Ord + Clone> Dedup<K> {
         EventAction::Create(name)
     }
 
-    /// When the next update is to be sent.
+    /// When the next update has to be sent.
     pub fn next_due(&self) -> Option<Duration> {
         self.pending_updates.first().map(|(at, _)| *at)
     }
 
-    /// The update that has been due for longest, if one is by now.
+    /// The update that has been due for longest, if one is due.
     pub fn next_update(&mut self, now: Duration) -> Option<(K, Update)> {
         self.next_due().filter(|at| *at <= now)?;
         let (_, key) = self.pending_updates.pop_first()?;
@@ -146,7 +146,7 @@ impl<K: Ord + Clone> Dedup<K> {
         Some((key, update))
     }
 
-    /// The event could not be created: the next one like it is tried as new.
+    /// The event could not be created: the next equal one is tried as a new one.
     pub fn forget(&mut self, key: &K) {
         if self.drop_entry(key) {
             self.order.retain(|other| other != key);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_event_becomes_a_series_that_is_told_seldom() {
+    fn a_repeated_event_becomes_a_series_that_is_rarely_sent() {
         let mut dedup = Dedup::new(8);
         assert_eq!(offer(&mut dedup, "a", 0), EventAction::Create("a.0".to_owned()));
         assert_eq!(offer(&mut dedup, "a", 1), EventAction::Counted);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_meanwhile_is_not_told_twice() {
+    fn what_was_reported_meanwhile_is_not_reported_twice() {
         let mut dedup = Dedup::new(8);
         offer(&mut dedup, "a", 0);
         offer(&mut dedup, "a", 1);

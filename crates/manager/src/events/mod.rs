@@ -1,6 +1,5 @@
-//! Kubernetes events (events.k8s.io/v1): bounded, deduplicated, cut to what the API takes, and never in the way of
-//! admission: what does not fit into the queue is dropped, the least important first, and counted. However late they are sent, they carry the time
-//! when they happened.
+//! Kubernetes events (events.k8s.io/v1): bounded, deduplicated, cut to the API's limits, and never slowing admission: if the queue is full the least
+//! important events are dropped and counted. An event carries the time when it happened, however late it is sent.
 
 pub mod dedup;
 pub mod queue;
@@ -46,7 +45,7 @@ const NOTE_BYTES: usize = 1024;
 /// Reasons and actions are at most 128 bytes long.
 const WORD_BYTES: usize = 128;
 
-/// Events of one key are one series; their notes may differ.
+/// Events with one key are one series; their notes may differ.
 type Key = (ObjectRef, Arc<str>, &'static str, String, String, Option<u32>);
 
 /// Takes events from anywhere.
@@ -70,7 +69,7 @@ impl EventSink {
         Self { queue: Arc::new(Door(Arc::clone(queue))) }
     }
 
-    /// Queues an event, cut to what the API takes, or drops the least important one when too many wait.
+    /// Queues an event, cut to the API's limits, or drops the least important one if too many wait.
     pub fn record(&self, mut event: Event) {
         for (text, bytes) in
             [(&mut event.note, NOTE_BYTES), (&mut event.reason, WORD_BYTES), (&mut event.action, WORD_BYTES)]
@@ -116,8 +115,8 @@ async fn send_all(
     let started = Instant::now();
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut outgoing = Outgoing::new(reporter, started);
-    // Each request that is under way sends one at most. They are taken before each further request, so that there is room: those of all that were
-    // under way then, and of that one.
+    // Each request in progress sends at most one failure. They are received before each further request, so that there is room for those of all
+    // requests in progress and of that one.
     let (failed, mut failures) = mpsc::channel::<Key>(2 * IN_FLIGHT);
     loop {
         let due = outgoing.dedup.next_due().map(|at| at.saturating_sub(started.elapsed()));
@@ -152,11 +151,11 @@ async fn send_all(
             });
         }
     }
-    // Wait for those that are being sent.
+    // Wait for events that are being sent.
     drop(slots.acquire_many(u32::try_from(IN_FLIGHT).unwrap_or(1)).await);
 }
 
-/// What is to be sent.
+/// The events to be sent.
 struct Outgoing {
     reporter: Reporter,
     started: Instant,
@@ -170,8 +169,8 @@ impl Outgoing {
         Self { reporter, started, dedup: Dedup::new(REMEMBERED), rates: Rates::new(REMEMBERED) }
     }
 
-    /// The requests that are next, so long after the start: one for a series that is to be updated, and one for the event, so that neither keeps the
-    /// other waiting however many there are. An event that is one too many of its object is counted as dropped.
+    /// The next requests, at this time after the start: one for a series that has to be updated, and one for the event, so that neither delays the
+    /// other however many there are. An event beyond its object's limit is counted as dropped.
     fn next(&mut self, event: Option<Happened>, now: Duration, queue: &Queue) -> Vec<(Call, Key)> {
         let last = |update: &Update| before(now.saturating_sub(update.last));
         let mut calls = Vec::new();
@@ -195,13 +194,13 @@ impl Outgoing {
     }
 }
 
-/// The time so long ago.
+/// The time that long ago.
 fn before(ago: Duration) -> Timestamp {
     let ago = SignedDuration::try_from(ago).unwrap_or_default();
     Timestamp::now().checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What was not recorded is made anew when it happens again.
+/// An event that could not be recorded is created anew when it happens again.
 fn forget_failed(dedup: &mut Dedup<Key>, failures: &mut mpsc::Receiver<Key>) {
     while let Ok(key) = failures.try_recv() {
         dedup.forget(&key);
@@ -230,7 +229,7 @@ fn key(event: &Event) -> Key {
 }
 
 fn event_name(object: &str) -> String {
-    // 253 characters for the whole name, of which a dot and 16 digits are ours.
+    // A name may have 253 characters, of which a dot and 16 digits are added here.
     let stem: String = object.chars().take(236).collect();
     format!("{stem}.{:016x}", crate::random::bits())
 }
@@ -244,7 +243,7 @@ fn uri(object: &ObjectRef) -> String {
     format!("/apis/events.k8s.io/v1/namespaces/{}/events", event_namespace(object))
 }
 
-/// The same events by the older API, which lets their text change.
+/// The same events through the older API, which allows their text to change.
 fn core_uri(object: &ObjectRef) -> String {
     format!("/api/v1/namespaces/{}/events", event_namespace(object))
 }

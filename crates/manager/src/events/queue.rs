@@ -1,4 +1,4 @@
-//! Events that wait to be sent: a bounded number, of which the least important ones are dropped first, and those that are too late to be of use.
+//! Events that wait to be sent: a bounded number. The least important ones and those that are too late to be of use are dropped first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use sluice_api::conditions::WorkloadCondition;
 use sluice_engine::effect::{Event, EventType};
 use tokio::sync::Notify;
 
-/// Why something waits is of no use when it was so long ago: its status says what holds now.
+/// After this time the reason why something waits is of no use: the status has the current one.
 const STALE: Duration = Duration::from_mins(1);
 
 /// How much is lost with an event, the least first.
@@ -63,7 +63,7 @@ impl Waiting {
         self.events[at].pop_front().map(|(_, event)| event)
     }
 
-    /// Drops what is of no use any more; how many.
+    /// Drops events that are of no use any more; returns how many.
     fn drop_stale(&mut self, now: Instant) -> usize {
         let waits = &mut self.events[Importance::Waits as usize];
         let stale = waits.partition_point(|(_, (_, at))| now.saturating_duration_since(*at) > STALE);
@@ -81,7 +81,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue for so many events.
+    /// An empty queue for this number of events.
     pub fn new(capacity: usize) -> Self {
         Self { waiting: Mutex::default(), news: Notify::new(), capacity, dropped: AtomicU64::new(0) }
     }
@@ -95,14 +95,14 @@ impl Queue {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// So many are not sent; whether they are the first ones.
+    /// Counts events that are not sent; returns whether they are the first ones.
     pub fn count_dropped(&self, events: usize) -> bool {
         let events = u64::try_from(events).unwrap_or(u64::MAX);
         events > 0 && self.dropped.fetch_add(events, Ordering::Relaxed) == 0
     }
 
-    /// Adds an event that happens now. If too many wait, the oldest of the least important ones goes, or this one if it is less important than
-    /// all; says whether one did.
+    /// Adds an event that happens now. If too many wait, the oldest of the least important ones is dropped, or this one if it is less important than
+    /// all; returns whether one was.
     pub fn push(&self, event: Event, now: Instant) -> bool {
         let importance = Importance::of(&event) as usize;
         let mut waiting = self.locked();
@@ -127,7 +127,7 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// The next event in the order in which they came, with the time when it did; nothing once no more come. For one receiver.
+    /// The next event in the order of arrival, with its time; `None` once no more come. For one receiver.
     pub async fn next(&self) -> Option<Happened> {
         loop {
             {

@@ -1,5 +1,4 @@
-//! How many events are sent: of all objects together, and of each. One object that something goes wrong with again and again must not take the
-//! events of all others.
+//! How many events are sent: in total, and for each object, so that one object with a recurring problem does not take the events of all others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +8,13 @@ use sluice_engine::input::ObjectRef;
 use super::queue::Importance;
 use crate::writer::pace::Bucket;
 
-/// Events in a second, and at once after a pause. One costs the API server about a millisecond.
+/// Events per second, and at once after a pause. One costs the API server about a millisecond.
 const ALL: (f64, u32) = (200.0, 1_000);
-/// Events of one object at once after a pause, as in client-go; and then in a second.
+/// Events of one object at once after a pause, as in client-go; and then per second.
 const BURST: f64 = 25.0;
 const PER_SECOND: f64 = 1.0;
 
-/// What is left of the rates.
+/// The remaining tokens.
 #[derive(Debug)]
 pub struct Rates {
     all: Bucket,
@@ -24,7 +23,7 @@ pub struct Rates {
     capacity: usize,
 }
 
-/// So many tokens of an object are kept for what is more important.
+/// How many tokens of an object are reserved for more important events.
 const fn kept(importance: Importance) -> f64 {
     match importance {
         Importance::Waits => 10.0,
@@ -43,7 +42,7 @@ impl Rates {
         Self { all: Bucket::new(ALL.0, ALL.1), objects: BTreeMap::new(), capacity }
     }
 
-    /// Takes the place of one event at a monotonic time; how long it waits.
+    /// Takes the slot of one event at a monotonic time; returns how long it waits.
     pub fn wait(&mut self, now: Duration) -> Duration {
         self.all.take(now)
     }
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_objects_are_known_than_so_many() {
+    fn the_number_of_known_objects_is_limited() {
         let mut rates = Rates::new(8);
         for at in 0..100 {
             assert!(rates.allow(&object(at), Importance::Waits, Duration::ZERO));

@@ -1,4 +1,4 @@
-//! What an explanation reads from the API server, within bounds of time and memory. What is not read in time, or is refused, is left out and told.
+//! What an explanation reads from the API server, within bounds of time and memory. The answer names what was not read in time, or refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ use super::slots::Slots;
 
 /// Reading, altogether.
 const READING: Duration = Duration::from_secs(20);
-/// What one explanation of a small cohort holds of the objects that it reads, in bytes of memory: some hundred Workloads and their jobs.
+/// The memory for the objects that one explanation of a small cohort reads, in bytes: some hundred Workloads and their jobs.
 pub(super) const SMALL_BYTES: usize = 8 << 20;
-/// And one of a large cohort, if there is so much memory.
+/// And for one of a large cohort, if there is enough memory.
 pub(super) const MOST_BYTES: usize = 512 << 20;
 
 /// The reads of one explanation.
@@ -28,19 +28,19 @@ pub(super) struct Reads {
     budget: Budget,
     began: Instant,
     within: Duration,
-    /// As long as that, while others wait in these slots.
+    /// Its time limit while others wait for these slots.
     shared: Duration,
     slots: Arc<Slots>,
     spent: AtomicBool,
 }
 
 impl Reads {
-    /// From now on, in so many bytes of memory.
+    /// Starts now, with this memory in bytes.
     pub fn new(client: Client, bytes: usize, slots: Arc<Slots>) -> Self {
         Self::within(client, READING, bytes, slots)
     }
 
-    /// In so much time.
+    /// With this time limit.
     fn within(client: Client, within: Duration, bytes: usize, slots: Arc<Slots>) -> Self {
         let (budget, began) = (Budget::new(bytes), Instant::now());
         Self { client, budget, began, within, shared: SHARED, slots, spent: AtomicBool::new(false) }
@@ -56,7 +56,7 @@ impl Reads {
         self.budget.left()
     }
 
-    /// Ends as soon as it took as long as it may while others wait, and another waits.
+    /// Returns once it has taken as long as it may while others wait, and another waits.
     async fn crowded(&self) {
         sleep_until(self.began + self.shared).await;
         self.slots.until_others_wait().await;
@@ -85,7 +85,7 @@ impl Reads {
         Listed { found: part.found, more: part.more, unread }
     }
 
-    /// What is asked about, as the API server has it; or why it cannot be read.
+    /// The object of the question, from the API server; or why it cannot be read.
     pub async fn subject(
         &self,
         namespace: &str,

@@ -12,22 +12,22 @@ pub(super) fn busy(why: &str) -> Refused {
     Refused(StatusCode::TOO_MANY_REQUESTS, why.to_owned())
 }
 
-/// Nothing can be said now.
+/// No explanation is possible now.
 pub(super) fn unavailable(why: &str) -> Refused {
     Refused(StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
 }
 
-/// There is none of that name.
+/// There is no object of that name.
 pub(super) fn not_found(namespace: &str, name: &str) -> Refused {
     Refused(StatusCode::NOT_FOUND, format!("there is no Workload or job {namespace}/{name}"))
 }
 
-/// Why there is no explanation, to those who asked for it.
+/// Why there is no explanation, as an answer to the user.
 pub(super) fn refused(error: &ExplainError, (namespace, name): (&str, &str), all: bool) -> Refused {
     match error {
         ExplainError::Unread(why) => unavailable(why),
         ExplainError::NotFound(_) => Refused(StatusCode::CONFLICT, error.to_string()),
-        // Which object is to blame, and what is in it, is for those who see the names of all namespaces.
+        // Only users who see the names of all namespaces learn which object is the cause, and its content.
         ExplainError::Manifests(_) | ExplainError::Simulation(_) => {
             warn!(namespace, name, error = %Chain(error), "the world around a job cannot be simulated");
             let why = "the world around the job cannot be simulated: the manager's log says why";

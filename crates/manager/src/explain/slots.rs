@@ -1,7 +1,7 @@
-//! Whose explanation is made when: some at a time, of one namespace fewer, and of one user one.
+//! The order of explanations: a limited number at a time, fewer of one namespace, and one of one user.
 //!
-//! Questions that wait come in turn, but one whose namespace has its share already is passed over until it has not. So a team that asks
-//! much, or slowly, leaves room for the others.
+//! Requests are served in turn, but a request whose namespace already has its share is passed over until a slot of that namespace is free. So a team
+//! with many or slow requests leaves room for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,11 @@ use tokio::sync::{Notify, watch};
 
 use crate::access::party;
 
-/// Slots, and the questions that wait for one.
+/// Slots, and the requests that wait for one.
 #[derive(Debug)]
 pub(super) struct Slots {
     most: usize,
-    /// Of one namespace, at a time.
+    /// The number for one namespace at a time.
     each: usize,
     state: Mutex<SlotState>,
     freed: Notify,
@@ -26,13 +26,13 @@ pub(super) struct Slots {
 struct SlotState {
     /// Slots that are taken, by namespace.
     taken: BTreeMap<String, usize>,
-    /// The questions that wait, in turn.
+    /// The waiting requests, in turn.
     waiting: BTreeMap<u64, String>,
     next: u64,
 }
 
 impl Slots {
-    /// So many at a time, and of one namespace so many.
+    /// With this number at a time, and this number for one namespace.
     pub fn new(most: usize, each: usize) -> Arc<Self> {
         let (state, freed) = (Mutex::default(), Notify::new());
         Arc::new(Self { most, each, state, freed, waiting: watch::Sender::new(0) })
@@ -78,7 +78,7 @@ impl Slots {
     }
 }
 
-/// A place among those who wait.
+/// A place in the line of waiting requests.
 struct Ticket<'a> {
     of: &'a Slots,
     ticket: u64,
@@ -93,7 +93,7 @@ impl<'a> Ticket<'a> {
         Self { of, ticket }
     }
 
-    /// Takes a slot, if there is one and none is before this one in turn. Only now it is known whether it has to wait.
+    /// Takes a slot, if one is free and no request comes before this one.
     fn is_next(&self) -> bool {
         let mut state = self.of.state();
         let first = state.waiting.iter().find(|(_, namespace)| self.of.room_for(&state, namespace));
@@ -150,12 +150,12 @@ impl Drop for Slot {
     }
 }
 
-/// Users, or parties of users, of whom an explanation is being made, or waits.
+/// Users, or parties of users, with an explanation in progress or waiting.
 #[derive(Debug, Default)]
 pub(super) struct Users(Mutex<BTreeSet<String>>);
 
 impl Users {
-    /// The user's turn, if they have none yet. A user without a name cannot be told apart from others, and always has one.
+    /// The user's turn, if they have none yet. Users without a name cannot be distinguished, and always get a turn.
     pub fn enter(self: &Arc<Self>, user: &str) -> Option<Turn> {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let user = party(user).to_owned();
@@ -213,7 +213,7 @@ mod tests {
             now(&mut quiet).expect("forty-eight that wait before are of a namespace that has its share");
         let mut calm = taking(&slots, "calm");
         assert!(now(&mut calm).is_none(), "all are taken");
-        // The first in turn is one of the loud ones: it is passed over only while its namespace has its share.
+        // The first in turn is of the busy namespace: it is passed over only while its namespace has its share.
         drop(quiet);
         let calm = now(&mut calm).expect("the slot that is free");
         drop(held.pop());

@@ -178,7 +178,7 @@ async fn the_question_about_a_large_cohort_reserves_its_memory_and_the_answer_sa
     assert!(said.contains("workloads: there is more than an answer may hold (20 MiB)"), "{said}");
     assert_eq!(lists.load(Ordering::Relaxed), 2, "once small, once large");
     assert!(explainer.memory.reserve(60 << 20, usize::MAX).is_some(), "it gave all of it back");
-    // One at a time: while another large one is made, it is told to come again; small ones are made.
+    // One at a time: while another large one is made, the user is asked to try again later; small ones are made.
     let (explainer, lists) = large(plenty);
     let _taken = explainer.large.take("other", TURN).await.unwrap();
     let short = Arc::new(Explainer { turn: Duration::ZERO, ..Arc::into_inner(explainer).unwrap() });

@@ -1,4 +1,4 @@
-//! What the journal says of one Workload.
+//! The journal's lines about one Workload.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::time::SystemTime;
@@ -9,9 +9,9 @@ use sluice_api::journal::{Line, MOST_LINE, WorkloadLine};
 use super::files::{self, Found};
 use super::page::Reader;
 
-/// Bytes that are looked through at most: those of the files that were written to last.
+/// The highest number of bytes that are searched: those of the most recent files.
 const MOST_BYTES: u64 = 64 << 20;
-/// Lines that are given at most: the last ones.
+/// The highest number of lines in an answer: the last ones.
 const MOST_LINES: usize = 200;
 
 impl Reader {
@@ -46,7 +46,7 @@ impl Reader {
         Ok(lines.split_off(more))
     }
 
-    /// Reads the end of a file, so many bytes of it.
+    /// Reads this number of bytes at the end of a file.
     fn about_in_file(
         &self,
         uid: &str,

@@ -1,4 +1,4 @@
-//! The files of a folder: `NAME.NUMBER.jsonl`, where NAME is that of the process and NUMBER counts up.
+//! The files of a folder: `NAME.NUMBER.jsonl`, where NAME is the name of the process and NUMBER counts up.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, ErrorKind};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const SUFFIX: &str = ".jsonl";
-/// What ends the name of the file that tells one folder from another.
+/// The suffix of the file that identifies a folder.
 const MARK: &str = ".id";
-/// What ends the name of the empty file that says of another one that it is in the object store.
+/// The suffix of the empty file that marks another one as stored in the object store.
 const SENT: &str = ".sent";
-/// So many files that are in the object store stay in the folder.
+/// How many files that are in the object store stay in the folder.
 const MOST_SENT: usize = 4096;
 /// More files than this are not looked at.
 const MOST_FILES: usize = 65_536;
@@ -37,7 +37,7 @@ fn number_of(process: &str, name: &str) -> Option<u64> {
     name.strip_prefix(process)?.strip_prefix('.')?.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-/// Whether a file of the folder is one that a process like this one made: others are not sent anywhere.
+/// Whether a file of the folder was made by a process like this one: others are not sent.
 pub(super) fn is_of_a_process(name: &str) -> bool {
     let parts = name.strip_suffix(SUFFIX).and_then(|name| name.rsplit_once('.'));
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -50,7 +50,7 @@ pub(super) fn is_of_a_process(name: &str) -> bool {
 /// The files of a folder, the one that changed first comes first. Links and other things are left out.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)?.take(MOST_FILES) {
@@ -59,7 +59,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Found>> {
         if !name.ends_with(SUFFIX) {
             continue;
         }
-        // Not followed where it is a link. One that is gone by now is no error.
+        // Links are not followed. A file that was deleted meanwhile is no error.
         let Ok(metadata) = entry.metadata() else { continue };
         if metadata.is_file() {
             let changed = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -70,10 +70,10 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// What tells this folder from that of a replica with a disk of its own: the name of a mark in it. Empty without a mark.
+/// Distinguishes this folder from that of a replica with a disk of its own: the name of a mark in it. Empty without a mark.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub(super) fn id(folder: &Path) -> io::Result<String> {
     let mut least: Option<String> = None;
     for entry in fs::read_dir(folder)?.take(MOST_FILES) {
@@ -86,10 +86,10 @@ pub(super) fn id(folder: &Path) -> io::Result<String> {
     Ok(least.unwrap_or_default())
 }
 
-/// Marks a folder that has no mark. Where two processes do so at once the lesser name counts from then on.
+/// Marks a folder that has no mark. If two processes do so at once the lesser name counts from then on.
 ///
 /// # Errors
-/// When the folder cannot be read or written to.
+/// If the folder cannot be read or written to.
 pub(super) fn mark(folder: &Path, process: &str) -> io::Result<()> {
     if id(folder)?.is_empty() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -119,7 +119,7 @@ pub(super) fn create(folder: &Path, process: &str) -> io::Result<(String, File)>
     }
 }
 
-/// Whether a file that is open was deleted.
+/// Whether an open file was deleted.
 pub(super) fn is_gone(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
 }
@@ -133,20 +133,20 @@ pub(super) struct Quota<'a> {
     pub folder: &'a Path,
     /// Bytes of all files together.
     pub most: u64,
-    /// The file that is written to, which stays.
+    /// The current file, which is not deleted.
     pub kept: &'a str,
     /// Whose it is.
     pub process: &'a str,
-    /// Where the file system has no locks a file of another process may be written to for so long.
+    /// On a file system without locks, for how long a file of another process may still be in use.
     pub patience: Duration,
     pub remove: Remove,
 }
 
 impl Quota<'_> {
-    /// Deletes the oldest files while all together have too many bytes. One that cannot be deleted stays, and is not in the way of others.
+    /// Deletes the oldest files while the total size is too large. A file that cannot be deleted stays, and does not keep others from being deleted.
     ///
     /// # Errors
-    /// When the folder cannot be read, or a file not be deleted: the first of them. All that can be done was done then.
+    /// The first error, if the folder cannot be read or a file cannot be deleted. Everything else was done.
     pub fn shrink(&self) -> io::Result<()> {
         let files = list(self.folder)?;
         let mut total: u64 = files.iter().map(|file| file.size).sum();
@@ -163,8 +163,8 @@ impl Quota<'_> {
         stuck
     }
 
-    /// Deletes files like [`Self::shrink`], and those that are in the object store first. What had to be deleted before it was sent is given, in
-    /// lines.
+    /// Deletes files like [`Self::shrink`], those that are in the object store first. Counts the lines of files that had to be deleted before they
+    /// were sent in `lost`.
     ///
     /// # Errors
     /// As for [`Self::shrink`].
@@ -197,7 +197,7 @@ impl Quota<'_> {
         stuck
     }
 
-    /// Deletes a file that is not in the object store, and gives its lines; nothing if it is in use: that one is not in the way for long.
+    /// Deletes a file that is not in the object store, and returns its number of lines; `None` if it is in use, which does not last long.
     fn remove_unsent(&self, name: &str) -> io::Result<Option<u64>> {
         let opened = match open_to_lock(self.folder, name) {
             Err(error) if error.kind() == ErrorKind::NotFound => return self.remove(name).map(|()| Some(0)),
@@ -208,12 +208,12 @@ impl Quota<'_> {
         }
         let lines = lines_of(&opened)?;
         self.remove(name)?;
-        // Its lock was kept until it was gone: no one began to send it meanwhile.
+        // The lock was kept until the file was deleted: no other process began to send it meanwhile.
         drop(opened);
         Ok(Some(lines))
     }
 
-    /// A process knows that it does not write to its own files any more, except to one.
+    /// A process knows that it no longer writes to its own files, except to one.
     fn patience_with(&self, name: &str) -> Duration {
         if number_of(self.process, name).is_some() { Duration::ZERO } else { self.patience }
     }
@@ -236,7 +236,7 @@ impl Quota<'_> {
 /// When the note cannot be made.
 pub(super) fn mark_sent(folder: &Path, name: &str, changed: SystemTime) -> io::Result<()> {
     let note = folder.join(format!("{name}{SENT}"));
-    // One from before the file grew, or a link that someone put there, is not written to.
+    // A note from before the file grew, or a link that another user put there, is replaced.
     match fs::remove_file(&note) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -251,17 +251,17 @@ pub(super) fn is_sent(folder: &Path, found: &Found) -> bool {
     note.is_ok_and(|note| note.is_file() && note.modified().is_ok_and(|noted| noted == found.changed))
 }
 
-/// Files that are to be sent: not empty, and not noted as sent.
+/// Files that have to be sent: not empty, and not noted as sent.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub(super) fn unsent(folder: &Path) -> io::Result<Vec<Found>> {
     let mut found = list(folder)?;
     found.retain(|file| file.size > 0 && is_of_a_process(&file.name) && !is_sent(folder, file));
     Ok(found)
 }
 
-/// Whether a file is not written to by its process, nor sent by another. Where the file system has no locks that is known from its age.
+/// Whether a file is neither written by its process nor sent by another. On a file system without locks its age decides.
 pub(super) fn is_free(file: &File, patience: Duration) -> bool {
     match file.try_lock() {
         Ok(()) => true,

@@ -1,4 +1,4 @@
-//! A file that whole lines are added to: what could not be written is known line by line, and no half line stays behind.
+//! A file to which whole lines are appended: lines that could not be written are known, and no partial line stays in the file.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::metrics::JOURNAL_LINES_LOST;
 use crate::metrics::registry::Registry;
 
-/// From so many bytes on they are written.
+/// From this number of bytes on they are written.
 const FULL: usize = 8 << 10;
 
 /// What is lost with a line.
@@ -17,7 +17,7 @@ const FULL: usize = 8 << 10;
 pub(super) enum Worth {
     /// Itself.
     Line,
-    /// That so many others were lost before.
+    /// The number of other lines that were lost before.
     Lost(u64),
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Worth {
 pub(super) struct Losses {
     /// Lines.
     pub lines: u64,
-    /// Lines that were lost before, which was to be told.
+    /// Lost lines that the lost line would have reported.
     pub unreported: u64,
 }
 
@@ -38,7 +38,7 @@ impl Losses {
         }
     }
 
-    /// Those of one line.
+    /// The losses of one line.
     pub fn of(worth: Worth) -> Self {
         let mut losses = Self::default();
         losses.add(worth);
@@ -49,7 +49,7 @@ impl Losses {
 /// Counts lines that are lost.
 #[derive(Clone)]
 pub(super) struct Lost {
-    /// Those that no line has told of yet.
+    /// Lost lines that no later line has reported yet.
     unreported: Arc<AtomicU64>,
     registry: Arc<Registry>,
 }
@@ -69,7 +69,7 @@ impl Lost {
         }
     }
 
-    /// Takes those that a line is to tell of.
+    /// Takes the number that a line reports.
     pub fn take(&self) -> u64 {
         self.unreported.swap(0, Ordering::Relaxed)
     }
@@ -104,10 +104,10 @@ impl Lines {
         self.whole.saturating_add(self.half).saturating_add(waiting)
     }
 
-    /// Adds a line, which ends with its line break. Also after an error it is one of those that wait.
+    /// Adds a line, which ends with its line break. Even after an error it is one of those that wait.
     ///
     /// # Errors
-    /// When lines cannot be written.
+    /// If lines cannot be written.
     pub fn push(&mut self, line: &[u8], worth: Worth) -> io::Result<()> {
         self.waiting.extend_from_slice(line);
         self.worths.push_back(worth);
@@ -117,7 +117,7 @@ impl Lines {
     /// Writes all that waits.
     ///
     /// # Errors
-    /// When it cannot be written; what was written of it does not wait any more.
+    /// If it cannot be written; the part that was written does not wait any more.
     pub fn flush(&mut self) -> io::Result<()> {
         while !self.waiting.is_empty() {
             match self.file.write(&self.waiting) {
@@ -130,7 +130,7 @@ impl Lines {
         Ok(())
     }
 
-    /// So many bytes are in the file.
+    /// This number of bytes is in the file.
     fn written(&mut self, bytes: usize) {
         let written: Vec<u8> = self.waiting.drain(..bytes).collect();
         for part in written.split_inclusive(|byte| *byte == b'\n') {
@@ -146,7 +146,7 @@ impl Lines {
     /// Leaves the file with whole lines, and gives what is lost.
     pub fn give_up(self) -> Losses {
         if self.half > 0 {
-            // A half line is passed over by those who read, too.
+            // Readers skip a partial line, too.
             let _ = self.file.set_len(self.whole);
         }
         let mut losses = Losses::default();

@@ -1,8 +1,8 @@
-//! The journal: what was decided, as JSON lines in files of a folder, and reading it again.
+//! The journal: decisions as JSON lines in files of a folder, and reading them.
 //!
-//! The engine's thread only hands lines over, through a bounded buffer; another thread writes them. The engine never waits: what does not
-//! fit is counted, and a line says how many are missing. Every replica writes what it sees into files of its own, so that nothing is missing where
-//! the leader changes; a reader takes equal lines for one.
+//! The engine's thread only puts lines into a bounded buffer; another thread writes them. The engine never waits: lines that do not fit are counted,
+//! and a line says how many are missing. Every replica writes what it sees into its own files, so that nothing is missing where the leader changes; a
+//! reader counts equal lines once.
 
 mod about;
 mod files;

@@ -1,4 +1,4 @@
-//! Reads the files again, a page of lines at a time.
+//! Reads the files, a page of lines at a time.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::files::{self, Found};
 pub const MOST_LINES: usize = 5_000;
 /// Bytes of lines that a page is made from at most.
 const MOST_BYTES: u64 = 16 << 20;
-/// Files of which the first line is looked at: each process has one that begins its part.
+/// How many files have their first line read: each process has one that begins its part.
 const MOST_FIRST: usize = 16;
 
-/// What is asked for.
+/// The parameters of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Lines from then on.
@@ -30,7 +30,7 @@ pub struct Asked {
 /// A page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// The lines, those of one file in the order in which they were written.
+    /// The lines; those of one file are in the order in which they were written.
     pub lines: Vec<Line>,
     /// Where the next page begins, if there may be more.
     pub token: Option<String>,
@@ -41,7 +41,7 @@ pub struct Page {
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The token is none of ours.
+    /// The token is not one of ours.
     #[error("continue: the token is not from an earlier page of this replica; begin again")]
     Token,
     /// The files cannot be read.
@@ -61,10 +61,10 @@ impl Reader {
         Self { folder: folder.into() }
     }
 
-    /// A page; blocks while it reads, for at most 16 MiB.
+    /// A page; blocks while it reads at most 16 MiB.
     ///
     /// # Errors
-    /// When the token is not one of a page before, or the files cannot be read.
+    /// If the token does not come from an earlier page, or the files cannot be read.
     pub fn page(&self, asked: &Asked) -> Result<Page, JournalError> {
         let id = files::id(&self.folder)?;
         let begin = asked.token.as_deref().map(|token| parse(token, &id)).transpose()?;
@@ -100,7 +100,7 @@ impl Reader {
         for Found { name, .. } in found.iter().take(MOST_FIRST) {
             let first = Asked { since: Timestamp::MIN, limit: 1, token: None };
             let mut lines = Vec::new();
-            // One that cannot be read says nothing of its time, and may be from before what is asked for.
+            // A first line that cannot be read has no time, and may be older than requested.
             let _ = self.file(name, 0, &first, &mut 0, &mut lines);
             let first = lines.first().map(Line::at);
             oldest = oldest.into_iter().chain(first).min();
@@ -132,7 +132,7 @@ impl Reader {
                 return Ok(None);
             }
             (at, *read) = (at + bytes, *read + bytes);
-            // One that is being written, or that was cut by the end of a process, is not read; nor is what is too long.
+            // A line that is being written, or was cut by the end of a process, is skipped; and so is one that is too long.
             if let Ok(line) = serde_json::from_slice::<Line>(&text)
                 && line.at() >= asked.since
             {
@@ -147,7 +147,7 @@ impl Reader {
     }
 }
 
-/// A file and an offset, if the token is one of this folder. Another replica may have answered before, from a disk of its own.
+/// A file and an offset, if the token belongs to this folder. Another replica, with a disk of its own, may have given it out.
 fn parse(token: &str, id: &str) -> Result<(String, u64), JournalError> {
     let (of, token) = token.split_once('/').ok_or(JournalError::Token)?;
     if of != id {

@@ -1,4 +1,4 @@
-//! Writes lines, in files that are begun anew when they are large.
+//! Writes lines; a file that is large is closed and a new one begun.
 
 use std::fs::File;
 use std::io;
@@ -21,9 +21,9 @@ use crate::supervise::Supervisor;
 
 /// Lines in the buffer: some megabytes.
 const BUFFER: usize = 16_384;
-/// What was written is seen by readers after this time.
+/// After this time readers see what was written.
 const FLUSH: Duration = Duration::from_secs(1);
-/// After a failure, for example where the disk is full, for so long nothing is tried.
+/// The pause after a failure, for example if the disk is full.
 const PAUSE: Duration = Duration::from_secs(30);
 /// The folder is looked at after this many bytes: others may write to it, too.
 const LOOK: u64 = 4 << 20;
@@ -36,11 +36,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins a file in the folder of the configuration, which is made if it is not there. With `closed` files go to an object store: they are
-    /// closed when they are old, too, and that is said.
+    /// Begins a file in the configured folder, which is created if necessary. With `closed`, files are sent to an object store: they are also closed
+    /// when they are old, and that is signalled.
     ///
     /// # Errors
-    /// When the folder or the file cannot be made.
+    /// If the folder or the file cannot be created.
     pub fn start(
         supervisor: &Supervisor,
         section: &config::Journal,
@@ -62,7 +62,7 @@ impl Journal {
         let folder = PathBuf::from(&section.directory);
         std::fs::create_dir_all(&folder)?;
         files::mark(&folder, process)?;
-        // Only a file that goes to the store in one request can be kept from going over another.
+        // Only a file that is sent to the store in one request can be kept from overwriting another.
         let most = closed.as_ref().and_then(|_| u64::try_from(PART).ok()).unwrap_or(u64::MAX);
         let bounds = Bounds { file: section.file_bytes().min(most), total: section.total_bytes() };
         let process = process.to_owned();
@@ -70,7 +70,7 @@ impl Journal {
         let sent = closed.map(|closed| Sent { closed, every, patience });
         let mut target =
             Target { folder, process, bounds, disk, open: None, since_look: 0, sent, stuck: None };
-        // What cannot work is said at the start, not by missing lines.
+        // An unusable folder is reported at the start, not by missing lines.
         target.begin(&lost)?;
         let (lines, received) = sync_channel(buffer);
         let counted = lost.clone();
@@ -113,11 +113,11 @@ type Make = fn(&Path, &str) -> io::Result<(String, File)>;
 struct Disk {
     make: Make,
     remove: Remove,
-    /// After a failure nothing is tried for so long.
+    /// The pause after a failure.
     pause: Duration,
 }
 
-/// The file that is written to.
+/// The current file.
 struct Open {
     name: String,
     lines: Lines,
@@ -125,12 +125,12 @@ struct Open {
     since: Option<Instant>,
 }
 
-/// What is different where files go to an object store.
+/// The settings if files are sent to an object store.
 struct Sent {
     closed: Closed,
-    /// A file is written to for so long.
+    /// The age at which a file is closed.
     every: Duration,
-    /// A file of another process without a lock may be written to for so long.
+    /// For how long another process's file without a lock may still be in use.
     patience: Duration,
 }
 
@@ -147,7 +147,7 @@ struct Target {
 }
 
 impl Target {
-    /// Writes until nothing comes any more.
+    /// Writes until the sender is dropped.
     fn run(&mut self, lines: &Receiver<Line>, lost: &Lost) {
         let mut failed: Option<Instant> = None;
         let mut flushed = Instant::now();
@@ -202,7 +202,7 @@ impl Target {
         Ok(())
     }
 
-    /// Leaves the file that is open, and says so.
+    /// Closes the current file, and signals that.
     fn close(&mut self) {
         // Without it its lock is gone, too.
         if self.open.take().is_some()
@@ -239,7 +239,7 @@ impl Target {
         self.write(&line, Worth::Lost(lines), lost)
     }
 
-    /// Writes a line; one for which no file can be begun is counted as lost, another waits in its file.
+    /// Writes a line; if no file can be begun the line counts as lost, else it waits in its file.
     fn write(&mut self, line: &Line, worth: Worth, lost: &Lost) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
@@ -264,7 +264,7 @@ impl Target {
         self.close();
         let (name, file) = (self.disk.make)(&self.folder, &self.process)?;
         if self.sent.is_some() {
-            // It is not sent while it is written to. A file system without locks has its age instead.
+            // A locked file is not sent. On a file system without locks its age decides.
             let _ = file.try_lock();
         }
         self.open = Some(Open { name, lines: Lines::new(file), since: None });
@@ -305,7 +305,7 @@ impl Target {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.lines.flush()?;
         if files::is_gone(open.lines.file()) {
-            // Another process has deleted it: what comes goes into a new one.
+            // Another process has deleted it: the next lines are written to a new one.
             self.open = None;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Until when a leader may write, by its own clock.
 //!
-//! A process that stood still does not know that another replica leads: what it had decided, and what it decides before it has asked the
-//! lease, must not be written. Its clock goes on while it stands still, so it needs no answer to know that.
+//! A process that was suspended does not know that another replica leads: what it had decided, and what it decides before it has read the lease, must
+//! not be written. Its clock goes on while it is suspended, so that it can tell without an answer from the API server.
 
 use std::time::Instant;
 
@@ -29,18 +29,18 @@ impl Until {
     }
 }
 
-/// The side of those who write. Cheap to clone.
+/// The side of writers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Deadline(watch::Receiver<Until>);
 
-/// The election's side, and that of those who write.
+/// The election's side, and the side of writers.
 pub fn pair() -> (watch::Sender<Until>, Deadline) {
     let (until, deadline) = watch::channel(Until::Past);
     (until, Deadline(deadline))
 }
 
 impl Deadline {
-    /// One that never comes.
+    /// A deadline that never comes.
     #[cfg(test)]
     pub fn never() -> Self {
         let (until, deadline) = pair();
@@ -53,7 +53,7 @@ impl Deadline {
         let mut until = self.0.clone();
         while !until.borrow_and_update().is_open(Instant::now()) {
             if until.changed().await.is_err() {
-                // The election is over, and what it said last has passed.
+                // The election is over, and its last deadline has passed.
                 std::future::pending::<()>().await;
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluice_client::lease::IDENTITY_PREFIX;
 
-/// What of a Lease matters here.
+/// The relevant fields of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// `spec.holderIdentity`; empty when released.
@@ -20,7 +20,7 @@ pub struct Record {
     pub transitions: i32,
 }
 
-/// What holds the lease while we wait.
+/// The holder of the lease while we wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
     /// Another replica of Sluice.
@@ -40,7 +40,7 @@ pub enum Action {
     Renew,
     /// Another holder renews it: wait.
     Wait {
-        /// What it is.
+        /// The holder.
         rival: Rival,
         /// The holder's identity.
         holder: String,
@@ -54,8 +54,7 @@ pub enum Action {
     },
 }
 
-/// Decides. `unchanged_for` is how long `lease` has been seen as it is; `default_duration` stands in for a record
-/// without a duration.
+/// Decides. `unchanged_for` is how long `lease` has been seen unchanged; `default_duration` replaces the duration of a record without one.
 pub fn evaluate(
     lease: Option<&Record>,
     me: &str,
@@ -83,7 +82,7 @@ pub fn evaluate(
     Action::Wait { rival, holder: lease.holder.clone(), expires_in: duration.saturating_sub(unchanged_for) }
 }
 
-/// Remembers since when a record has been as it is.
+/// Remembers since when a record is unchanged.
 #[derive(Debug, Default)]
 pub struct Observed {
     last: Option<(Option<Record>, Duration)>,

@@ -1,4 +1,4 @@
-//! Leader election by a Lease, the one that Kueue itself uses: Sluice never leads while Kueue renews it.
+//! Leader election by a Lease, the same that Kueue uses: Sluice never leads while Kueue renews it.
 
 pub mod deadline;
 pub mod evaluate;
@@ -24,7 +24,7 @@ use evaluate::{Action, Observed, Record, Rival, evaluate};
 pub enum Standing {
     /// It does not lead (yet).
     Waiting {
-        /// The holder that is waited for, if there is one.
+        /// The current holder, if there is one.
         rival: Option<Rival>,
         /// Why, as text.
         detail: String,
@@ -33,8 +33,7 @@ pub enum Standing {
     Leading,
 }
 
-/// Says that leadership is lost, and why. The election goes on only when it is answered, or dropped: by then nothing may be
-/// written any more.
+/// Leadership is lost, with the reason. The election goes on only when this is answered, or dropped: by then nothing may be written any more.
 pub type Loss = (String, oneshot::Sender<()>);
 
 /// The parameters of an election.
@@ -77,7 +76,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Prepares an election; `client` should be the election's own, and `until` is told until when this process may write.
+    /// Prepares an election. `client` should be the election's own; `until` receives the time until which this process may write.
     pub fn new(
         client: Client,
         settings: Settings,
@@ -124,7 +123,7 @@ impl Election {
         }
     }
 
-    /// Leads without holding a lease (`leaderElect: false`), but not while Kueue renews its own: that one is only read.
+    /// Leads without holding a lease (`leaderElect: false`), but not while Kueue renews its own: Kueue's lease is only read.
     pub async fn stand_alone(mut self, mut stop: Stop) {
         loop {
             if !self.leading {
@@ -171,7 +170,7 @@ impl Election {
         left.min(self.settings.renew_deadline / 2).max(Duration::from_millis(100))
     }
 
-    /// One attempt. Gives the reason when leadership is lost.
+    /// One attempt. Returns the reason if leadership is lost.
     async fn step(&mut self) -> Option<String> {
         match self.attempt().await {
             Ok(None) => None,
@@ -295,7 +294,7 @@ impl Election {
     }
 }
 
-/// The lease as it is with us as its holder from `now`.
+/// The lease with us as its holder from `now`.
 fn held(known: Option<Lease>, settings: &Settings, now: Timestamp) -> Lease {
     let mut lease = known.unwrap_or_else(|| Lease {
         metadata: ObjectMeta {

@@ -1,4 +1,4 @@
-//! Who may read metrics: users whom the API server knows and lets GET `/metrics`, as controller-runtime has it
+//! Who may read metrics: users that the API server authenticates and allows to GET `/metrics`, as with controller-runtime
 //! (docs/reference/08-tooling.md).
 
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use tracing::warn;
 
 use crate::access::{Access, AccessError, Attributes, address, bearer};
 
-/// For so long an answer of the API server holds.
+/// How long an answer of the API server is used.
 pub const REMEMBER: Duration = Duration::from_mins(1);
 
 /// Lets a request pass, or answers 401 or 403; 500 when the API server cannot be asked.

@@ -206,7 +206,7 @@ mod tests {
         assert!(more.is_empty(), "the contract has no {more:?}");
     }
 
-    /// What a name says by itself, in the order of its words.
+    /// The words of a name, in order.
     fn words(text: &str) -> Vec<String> {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         words.map(str::to_ascii_lowercase).collect()

@@ -23,7 +23,7 @@ pub fn definitions() -> Vec<Definition> {
     ALL.iter().map(Metric::definition).collect()
 }
 
-/// Their values now; those that this system does not have are left out.
+/// Their current values; those that this system does not have are left out.
 pub fn samples(started: SystemTime) -> Vec<Sample> {
     let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let files = std::fs::read_dir("/proc/self/fd").ok().map(Iterator::count);

@@ -95,7 +95,7 @@ enum Vector {
 struct Family {
     definition: Definition,
     vector: Vector,
-    /// By the values of its labels: a series that is there is found without a text being made.
+    /// By the values of its labels: an existing series is found without building a text.
     series: Mutex<HashMap<Vec<Arc<str>>, Series>>,
 }
 
@@ -209,7 +209,7 @@ impl Registry {
         }
     }
 
-    /// What counters and histograms are about that does not exist, or has other custom labels.
+    /// Objects that counters and histograms are about and that do not exist, or have other custom labels.
     pub fn doubtful(&self, existing: &Existing) -> Vec<ObjectRef> {
         let mut found = BTreeSet::new();
         for family in self.families.values().filter(|family| !matches!(family.vector, Vector::Gauge(_))) {
@@ -283,12 +283,12 @@ impl Existing {
         let Some(object) = subject(&definition.labels, values) else { return true };
         let Some(custom) = self.0.get(&object) else { return false };
         let own = values.get(definition.labels.len()..).unwrap_or_default();
-        // Those of its Workloads may follow. A metric that has none of its own has fewer.
+        // The custom labels of its Workloads may follow. A metric without Workload labels has fewer.
         own.iter().zip(custom).take(definition.custom.len()).all(|(a, b)| a == b)
     }
 }
 
-/// What a series is about.
+/// The object of a series.
 fn subject(names: &[&str], values: &[Arc<str>]) -> Option<ObjectRef> {
     let value =
         |name: &str| names.iter().position(|n| *n == name).and_then(|i| values.get(i)).map(Arc::clone);
@@ -382,7 +382,7 @@ mod tests {
             let text = registry.text();
             assert!(!text.contains("gone"), "{text}");
             assert_eq!(text.matches("there").count(), 2 + 5, "{text}");
-            // Made anew under its old name, it begins at 0.
+            // Created anew under its old name, it begins at 0.
             registry.record(sample("kueue_execution_time_seconds", &["gone"], 1.0));
             assert!(registry.text().contains(r#"_count{cluster_queue="gone",replica_role="follower"} 1"#));
         }

@@ -1,4 +1,4 @@
-//! What a scrape says: gauges as the engine has them at this moment, counters and histograms as they grew.
+//! The content of a scrape: gauges with the engine's current values, and the counters and histograms.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -69,7 +69,7 @@ pub struct Scraper {
     pub lease: String,
     /// When the process started.
     pub started: SystemTime,
-    /// Locked by the scrape that is under way.
+    /// Locked by the scrape in progress.
     pub turn: Arc<Mutex<()>>,
 }
 
@@ -83,7 +83,7 @@ impl Scraper {
     }
 
     async fn scrape(&self) -> String {
-        // Gauges are set anew: one scrape at a time.
+        // Gauges are replaced: one scrape at a time.
         let _turn = self.turn.lock().await;
         let pages = self
             .engine
@@ -91,7 +91,7 @@ impl Scraper {
         if let Some(scrape) = pages.await {
             let complete = scrape.is_complete();
             let samples = blocking(move || samples(scrape)).await.unwrap_or_default();
-            // An engine that was built anew knows no queue before it has seen the queues again.
+            // An engine that was just built anew knows no queue before it has seen the queues again.
             if complete {
                 self.prune(existing(&samples)).await;
             }
@@ -114,8 +114,8 @@ impl Scraper {
         blocking(move || registry.text()).await.unwrap_or_default()
     }
 
-    /// Removes counters and histograms of queues and Cohorts that are gone. Of those that the scrape does not have the engine is asked once
-    /// more: they may have come, or got other labels, after it had passed them.
+    /// Removes counters and histograms of deleted queues and Cohorts. If the scrape lacks one, the engine is asked once more: the object may have
+    /// been created, or got other labels, after the scrape had passed it.
     async fn prune(&self, mut existing: Existing) {
         let doubtful = self.registry.doubtful(&existing);
         for some in doubtful.chunks(PAGE) {
@@ -162,7 +162,7 @@ impl Scraper {
     }
 }
 
-/// What takes long in a large world is not done on the threads that serve.
+/// Work that takes long in a large world is not done on the threads that serve.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }
@@ -177,7 +177,7 @@ fn samples(scrape: EngineScrape) -> Vec<Sample> {
     scrape.into_values().map(sample).collect()
 }
 
-/// The queues and Cohorts that exist, with their custom labels, as the gauges say that every one of them has.
+/// The queues and Cohorts that exist, with their custom labels, from gauges that every one of them has.
 fn existing(samples: &[Sample]) -> Existing {
     let mut existing = Existing::default();
     for sample in samples {
@@ -270,12 +270,12 @@ mod tests {
         for name in ["gone", "new", "went"] {
             scraper.registry.record(Sample::of(FINISHED_WORKLOADS_TOTAL, &[name, ""], 1.0));
         }
-        // The scrape has one that has gone meanwhile, too.
+        // The scrape has one that was deleted meanwhile, too.
         let went = ObjectRef::cluster(Kind::ClusterQueue, "went");
         scraper.prune(Existing([(went, Vec::new())].into())).await;
         let text = scraper.registry.text();
         assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("gone"), "{text}");
-        // The next scrape does not have that one.
+        // The next scrape does not have it.
         let text = scraper.scrape().await;
         assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("went"), "{text}");
         scraper.engine.stop();

@@ -1,4 +1,4 @@
-//! What the process does while its parts run, and in which order it takes them apart.
+//! What the process does while its parts run, and the order in which it stops them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::signals::Signals;
 
 /// Writes may take this long after SIGTERM.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Everything else may take this long after that.
+/// How long everything else may take after that.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Running {
@@ -49,7 +49,7 @@ impl Running {
                     // The election waits for this.
                     let _ = answer.send(());
                 }
-                // It goes on until the stop signal, which was not given yet.
+                // The election goes on until the stop signal, which was not given yet.
                 ended = &mut self.election => return Ok(Ending::Fatal(self.why_the_election_ended(ended))),
                 Some(why) = self.fatal.recv() => return Ok(Ending::Fatal(why)),
             }
@@ -73,7 +73,7 @@ impl Running {
         }
     }
 
-    /// What the former leader wrote is known.
+    /// The former leader's writes are known.
     fn lead(&self) {
         if lists_are_of_this_term(&self.standing) {
             self.engine.input(Input::Leader(true));
@@ -84,9 +84,9 @@ impl Running {
     /// stays: it answers webhooks, and leads again when it holds the lease again.
     async fn step_down(&mut self, why: &str) {
         error!(%why, "leadership is lost: following from now on");
-        // A list that is under way is of a term that is over.
+        // A list in progress belongs to a term that is over.
         self.takeover.ask();
-        // This holds for what the engine still emits before it steps down, too, however late that is.
+        // This also covers what the engine still emits before it steps down, however late that is.
         self.writer.abandon();
         self.engine.step_down();
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
@@ -112,7 +112,7 @@ impl Running {
     /// answered the lease is kept until it expires: that write may come late, and the next leader must not have decided by then.
     pub(super) async fn stop_gracefully(self, stopper: Stopper) {
         self.engine.input(Input::Leader(false));
-        // What the engine emitted before is with the writer once this is answered.
+        // Once this is answered the writer has what the engine emitted before.
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
         if self.writer.clone().drain(DRAIN).await {
             self.release.stop();

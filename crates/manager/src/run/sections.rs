@@ -1,4 +1,4 @@
-//! Settings of the election and of TLS, from their sections of the configuration.
+//! Settings of leader election and of TLS, from their sections of the configuration.
 
 use crate::journal::store;
 

@@ -21,7 +21,7 @@ use crate::visibility::publish::{Published, publish};
 use crate::visibility::server::{self, Server};
 use crate::watch::sync::SyncTracker;
 
-/// For so long an answer about a caller of the aggregated APIs holds, as in Kubernetes' own.
+/// How long an answer about a caller of the aggregated APIs is used, as in Kubernetes' own.
 const REMEMBER: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Parts {
@@ -66,7 +66,7 @@ impl Parts {
         self.serves_visibility() || self.serves_dashboard()
     }
 
-    /// Follows the order of queues for those who ask for it.
+    /// Follows the order of queues for the parts that need it.
     pub(super) fn positions(
         &self,
         supervisor: &Supervisor,
@@ -124,7 +124,7 @@ impl Parts {
         Ok(Some(serving))
     }
 
-    /// What reads this replica's journal, if it keeps one.
+    /// The reader of this replica's journal, if it keeps one.
     fn reader(&self) -> Option<Reader> {
         let directory = &self.configuration.journal.directory;
         (!directory.is_empty()).then(|| Reader::new(directory))

@@ -1,4 +1,4 @@
-//! Bodies that record how far a request is.
+//! Request bodies that record their progress.
 
 use std::any::Any;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! The connections of a server and what each is busy with: which one gives way when there are too many, and until when each must
-//! have got on. Pure: the caller gives the time.
+//! The connections of a server and their states: which one is closed when there are too many, and each one's deadline for progress. Pure: the caller
+//! passes the time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// What a connection is busy with, in the order in which connections give way to others.
+/// The state of a connection, in the order in which connections are closed for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// No request has come yet: the TLS handshake, the head of the first request.
@@ -33,9 +33,9 @@ pub struct Patience {
     pub receiving: Duration,
     /// For an answer.
     pub sending: Duration,
-    /// How long a new connection is left alone before it gives way to a newer one: its request may be on the way.
+    /// How long a new connection is safe before it is closed for a newer one: its request may be on the way.
     pub settling: Duration,
-    /// How long a request may hold memory before it gives way to a larger one.
+    /// How long a request may hold memory before it is closed for a larger one.
     pub holding: Duration,
 }
 
@@ -80,7 +80,7 @@ struct Connection {
     news: Arc<Notify>,
 }
 
-/// What becomes of a connection.
+/// How long a connection may last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// It goes on, at least until this moment.
@@ -122,7 +122,7 @@ impl Connections {
         self.open.remove(&id);
     }
 
-    /// A connection began something else.
+    /// A connection changes its state.
     pub fn enter(&mut self, id: Id, phase: Phase, now: Instant) {
         if let Some(connection) = self.open.get_mut(&id)
             && connection.phase != phase
@@ -149,8 +149,8 @@ impl Connections {
         }
     }
 
-    /// Ends the connection that is missed least: among those of the first phase, the one that has been in it longest. One whose
-    /// request is being answered never gives way. Whether there was one: if not, one may settle soon, or be done.
+    /// Closes the least useful connection: of the first state, the one that has been in it longest. A connection whose request is being answered is
+    /// never closed. Returns whether there was one: if not, one may become closable soon, or end.
     pub fn shed(&mut self, now: Instant) -> bool {
         let open = self.open.iter_mut().filter(|(_, c)| !c.shed && c.phase < Phase::Answering);
         let Some((_, first)) = open.min_by_key(|(id, c)| (c.phase, c.since, **id)) else { return false };
@@ -163,17 +163,16 @@ impl Connections {
         true
     }
 
-    /// The request of a connection holds so many bytes of memory now.
+    /// The request of a connection now holds this number of bytes.
     pub fn hold(&mut self, id: Id, bytes: usize) {
         if let Some(connection) = self.open.get_mut(&id) {
             connection.held = bytes;
         }
     }
 
-    /// Ends connections that hold `missing` bytes together, so that `this` one can hold them in addition to its own; the largest
-    /// product of bytes and time first. A connection gives way if it is receiving or sending, and holds more than `this` one will, or
-    /// has held it for [`Patience::holding`]: a small request that is under way never gives way to another small one. Whether enough
-    /// give way.
+    /// Closes connections that hold `missing` bytes together, so that `this` one can hold them in addition to its own; the largest product of bytes
+    /// and time first. A connection may be closed if it is receiving or sending, and holds more than `this` one will, or has held it for
+    /// [`Patience::holding`]: a small request in progress is never closed for another small one. Returns whether enough are closed.
     pub fn make_room(&mut self, this: Id, missing: usize, now: Instant) -> bool {
         let patience = self.patience.holding;
         let total = self.open.get(&this).map_or(0, |c| c.held).saturating_add(missing);
@@ -191,7 +190,7 @@ impl Connections {
             if freed >= missing {
                 break;
             }
-            // One that was shed before gives back what it holds, too.
+            // A connection that was closed before gives back its bytes, too.
             freed = freed.saturating_add(connection.held);
             if !connection.shed {
                 connection.shed = true;
@@ -246,7 +245,7 @@ mod tests {
         assert_ne!(connections.lifetime(used, start), Lifetime::Over);
     }
 
-    /// Connections that have been receiving since these seconds and hold so many bytes.
+    /// Connections that have been receiving since these seconds and hold this number of bytes.
     fn receiving(start: Instant, all: &[(u64, usize)]) -> (Connections, Vec<Id>) {
         let mut connections = Connections::new(Patience::default());
         let ids = all.iter().map(|&(since, bytes)| {

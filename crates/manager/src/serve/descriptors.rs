@@ -12,7 +12,7 @@ pub struct Shares {
     pub webhooks: usize,
     /// The aggregated APIs: the API servers' proxies keep some connections each.
     pub visibility: usize,
-    /// The dashboard: a browser has some connections, one of which follows the changes.
+    /// The dashboard: a browser has several connections, one of which follows the changes.
     pub dashboard: usize,
     /// Scrapes.
     pub metrics: usize,
@@ -26,7 +26,7 @@ pub fn shares() -> Shares {
     share(soft_limit(&limits).unwrap_or(USUAL))
 }
 
-/// Shares of so many descriptors.
+/// Divides this number of descriptors.
 fn share(descriptors: usize) -> Shares {
     let room = descriptors.saturating_sub(OTHERS);
     Shares {

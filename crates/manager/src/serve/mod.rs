@@ -1,9 +1,9 @@
-//! HTTP/1.1 servers, with or without TLS, that clients cannot exhaust: a bounded number of connections with a bounded time for each
-//! step, small heads, and no more descriptors than there are.
+//! HTTP/1.1 servers, with or without TLS, that clients cannot exhaust: a bounded number of connections with a bounded time for each step, small
+//! heads, and no more descriptors than there are.
 //!
-//! Over the bound, the connection that is missed least gives way to the new one (see [`connections`]): thousands that are only
-//! held open never keep a caller out that has something to ask. HTTP/2 is not offered: the API server speaks HTTP/1.1 to webhooks so
-//! that its requests spread over the replicas, and kubelets and Prometheus do without.
+//! Beyond the bound the least useful connection is closed for the new one (see [`connections`]): thousands of idle connections never keep a caller
+//! with a request out. HTTP/2 is not offered: the API server speaks HTTP/1.1 to webhooks so that its requests spread over the replicas, and kubelets
+//! and Prometheus work without it.
 
 pub mod body;
 pub mod connections;
@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The pause after the system refused a connection: it has no descriptor left, or no memory.
 const REFUSED: Duration = Duration::from_millis(50);
 
-/// The TLS configuration of a server, exchangeable while it runs: each connection takes it anew.
+/// The TLS configuration of a server, exchangeable while it runs: each connection reads it anew.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<ArcSwap<ServerConfig>>);
 
@@ -97,12 +97,12 @@ impl ConnectionHandle {
         self.with(|connections| connections.received(self.id, Instant::now()));
     }
 
-    /// The request holds so many bytes of memory now.
+    /// The request now holds this number of bytes.
     pub fn hold(&self, bytes: usize) {
         self.with(|connections| connections.hold(self.id, bytes));
     }
 
-    /// Has other connections end that hold so many bytes together; see [`Connections::make_room`].
+    /// Closes other connections that hold this number of bytes together; see [`Connections::make_room`].
     pub fn make_room(&self, missing: usize) -> bool {
         self.with(|connections| connections.make_room(self.id, missing, Instant::now()))
     }
@@ -175,14 +175,14 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, boun
     let _ = tokio::time::timeout(GRACE, async { while running.join_next().await.is_some() {} }).await;
 }
 
-/// Waits for room for one more; another connection gives way if one can.
+/// Waits for room for one more; closes another connection if possible.
 async fn slot(slots: &Arc<Semaphore>, connections: &Mutex<Connections>) -> Option<OwnedSemaphorePermit> {
     loop {
         if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
             return Some(slot);
         }
         connections.lock().unwrap_or_else(PoisonError::into_inner).shed(Instant::now());
-        // If none gives way now, all are being answered; one that has been by then may.
+        // If none can be closed now, all are being answered; a finished one may be closed later.
         let waiting = tokio::time::timeout(REFUSED, Arc::clone(slots).acquire_owned());
         if let Ok(slot) = waiting.await {
             return slot.ok();

@@ -1,5 +1,5 @@
-//! The attempts that are under way: of each, the finer times of what was seen. A bounded number; of one that is forgotten the objects say the
-//! times in whole seconds.
+//! The attempts in progress, each with the exact times of what was seen. Their number is bounded; for an attempt that was dropped the objects have
+//! the times in whole seconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sluice_api::v1beta2::CheckState;
 use sluice_engine::attempt::{AttemptStep, CheckSeen, End, Ending, FINER, Progress, Step};
 use sluice_engine::{Name, WorkloadKey};
 
-/// Attempts that are kept in mind: those of the Workloads that were queued last.
+/// The highest number of attempts that are kept: those of the Workloads that were queued last.
 const MOST: usize = 16_384;
 /// Checks of an attempt that are looked at.
 const MOST_CHECKS: usize = 16;
@@ -31,7 +31,7 @@ pub struct Decided {
     pub considered: String,
 }
 
-/// The finer times of one attempt.
+/// The exact times of one attempt.
 #[derive(Clone, Debug, Default)]
 struct Marks {
     attempt: u32,
@@ -43,11 +43,11 @@ struct Marks {
     /// How far it was when it was seen last, if it is admitted and ends with the start of its job.
     starting: Option<Box<Progress>>,
     job_started: Option<Timestamp>,
-    /// What orders it among the others by age.
+    /// Its order by age among the others.
     turn: u64,
 }
 
-/// An attempt that is over, with all its times.
+/// An ended attempt, with all its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// The Workload.
@@ -56,9 +56,9 @@ pub struct Attempt {
     pub uid: Name,
     /// Its number, from 1.
     pub number: u32,
-    /// What its objects say.
+    /// Its progress according to the objects.
     pub progress: Progress,
-    /// When it was queued; nothing of one that was queued before this process began, and not for the first time.
+    /// When it was queued; `None` if that was before this process began, and not for the first time.
     pub queued: Option<Timestamp>,
     /// The cycle that decided to reserve quota, if it was this process's.
     pub decided: Option<Decided>,
@@ -89,7 +89,7 @@ impl Default for Attempts {
     }
 }
 
-/// What was seen shortly after a time in whole seconds says that time finer.
+/// The exact time, if something was seen shortly after a time in whole seconds.
 fn finer(stated: Timestamp, seen: Timestamp) -> Timestamp {
     if seen.duration_since(stated).abs() < FINER { seen } else { stated }
 }
@@ -129,12 +129,12 @@ impl Marks {
 }
 
 impl Attempts {
-    /// Keeps so many in mind.
+    /// Keeps this number of attempts.
     pub fn new(most: usize) -> Self {
         Self { most, marks: HashMap::new(), by_age: BTreeMap::new(), turn: 0 }
     }
 
-    /// Takes one step in; `took` is how long the cycle took that it came from. The attempt, if it is over with it.
+    /// Takes one step; `took` is the duration of the cycle that it came from. Returns the attempt, if this step ends it.
     pub fn take(&mut self, step: AttemptStep, took: Duration) -> Option<Attempt> {
         let AttemptStep { at, workload, uid, attempt: number, step } = step;
         let (progress, end) = match step {
@@ -176,7 +176,7 @@ impl Attempts {
         })
     }
 
-    /// The marks of an attempt, begun anew if those are of another one.
+    /// The marks of an attempt; new ones if those are of another attempt.
     fn marks(&mut self, uid: &Name, attempt: u32) -> &mut Marks {
         if self.marks.get(uid).is_none_or(|marks| marks.attempt != attempt) {
             self.forget(uid);

@@ -1,5 +1,5 @@
-//! One request to the collector: OTLP over HTTP/1.1, with or without TLS, each with a connection of its own. Everything that comes back is
-//! bounded, in bytes and in time, and no redirect is followed.
+//! One request to the collector: OTLP over HTTP/1.1, with or without TLS, each with a connection of its own. The answer is bounded, in bytes and in
+//! time, and redirects are not followed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ use crate::roots;
 
 /// Where spans go on a collector whose URL has no path.
 const PATH: &str = "/v1/traces";
-/// One request, from the connection to the last byte of the answer.
+/// The timeout of one request, from the connection to the last byte of the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest answer that is read, in bytes: it says next to nothing.
+/// The largest accepted answer, in bytes: an answer has almost no content.
 const MOST_ANSWER: usize = 64 << 10;
 /// The headers of an answer.
 const MOST_HEADERS: usize = 64;
@@ -45,7 +45,7 @@ pub enum SettingsError {
     Host {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// The cause.
         source: InvalidDnsNameError,
     },
     /// A file cannot be read.
@@ -55,7 +55,7 @@ pub enum SettingsError {
         field: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: io::Error,
     },
     /// The certificates.
@@ -74,7 +74,7 @@ pub enum SettingsError {
 /// Why spans were not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The settings changed, and are no good any more.
+    /// The settings changed, and are unusable now.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// No connection.
@@ -119,7 +119,7 @@ impl SendError {
     }
 }
 
-/// What the collector did not take of a request.
+/// What the collector rejected of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rejected {
     /// How many spans.
@@ -169,11 +169,11 @@ impl<T> Followed<T> {
 /// The TLS of a connection.
 #[derive(Debug)]
 enum Trust {
-    /// None.
+    /// Without TLS.
     Plain,
     /// The certificates of the system.
     System(Arc<ClientConfig>, ServerName<'static>),
-    /// Those of a file.
+    /// The certificates of a file.
     File(Followed<Arc<ClientConfig>>, ServerName<'static>),
 }
 
@@ -188,15 +188,15 @@ pub struct Collector {
     path: String,
     trust: Trust,
     headers: Option<Followed<HeaderMap>>,
-    /// How long one request may take.
+    /// The timeout of one request.
     timeout: Duration,
 }
 
 impl Collector {
-    /// As the configuration has it.
+    /// From the configuration.
     ///
     /// # Errors
-    /// When a file cannot be read or is no good: that is to be said at the start, not by missing traces.
+    /// If a file cannot be read or is unusable: that has to be reported at the start, not by missing traces.
     pub fn new(section: &config::Tracing) -> Result<Self, SettingsError> {
         let wrong = || SettingsError::Endpoint(section.endpoint.clone());
         let uri: Uri = section.endpoint.parse().map_err(|_| wrong())?;
@@ -230,10 +230,10 @@ impl Collector {
         &self.place
     }
 
-    /// Sends spans once, and gives what was not taken of them.
+    /// Sends spans once, and returns what was rejected of them.
     ///
     /// # Errors
-    /// When they were not taken, as far as it is known.
+    /// If they were not accepted, as far as that is known.
     pub async fn send(&mut self, spans: &ExportTraceServiceRequest) -> Result<Rejected, SendError> {
         self.refresh()?;
         let body = spans.encode_to_vec();
@@ -267,7 +267,7 @@ impl Collector {
     fn request(&self, body: Vec<u8>) -> Request<Body> {
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = Method::POST;
-        // It was a path of a URL before.
+        // It was validated as the path of a URL.
         *request.uri_mut() = self.path.parse().unwrap_or_default();
         let headers = request.headers_mut();
         if let Some(file) = &self.headers {
@@ -305,7 +305,7 @@ impl Collector {
             tokio::select! {
                 biased;
                 answer = &mut asking => return answer,
-                // What it failed with comes to the request, too.
+                // Its error is returned by the request, too.
                 _ = &mut conversation, if open => open = false,
             }
         }
@@ -317,7 +317,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MOST_WAIT))
 }
 
-/// What an answer says was not taken. One that cannot be read says nothing.
+/// What was rejected according to an answer; nothing if it cannot be read.
 fn rejected(answer: &[u8]) -> Rejected {
     let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
     let partial = answer.partial_success.unwrap_or_default();
@@ -334,7 +334,7 @@ fn certificates(path: &Path, text: &[u8]) -> Result<Arc<ClientConfig>, SettingsE
     Ok(roots::client(trusted)?)
 }
 
-/// Headers by line. Empty lines and those that begin with `#` are left out.
+/// One header per line. Empty lines and those that begin with `#` are left out.
 fn header_lines(_path: &Path, text: &[u8]) -> Result<HeaderMap, SettingsError> {
     // How the request is sent is not for a file to say.
     let ours = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];

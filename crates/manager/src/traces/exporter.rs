@@ -1,4 +1,4 @@
-//! Sends traces in batches: what a collector does costs bounded memory and time, whatever it does.
+//! Sends traces in batches, with bounded memory and time, whatever the collector does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::metrics::TRACES;
 use crate::metrics::registry::Registry;
 use crate::shutdown::Stop;
 
-/// Traces of one request.
+/// The number of traces in one request.
 const BATCH: usize = 128;
-/// For so long a trace waits for others to go with it.
+/// How long a trace waits for others to be sent with it.
 const LINGER: Duration = Duration::from_secs(1);
 /// The pauses after failures.
 const PAUSES: Backoff = Backoff::seconds(1, 30);
 /// How often one batch is tried.
 const TRIES: u32 = 5;
 
-/// What became of traces, as the metric has it.
+/// The outcomes of traces, as labels of the metric.
 pub(super) const SENT: &str = "sent";
 /// Too many waited, or the collector could not be reached.
 pub(super) const LOST: &str = "lost";
@@ -38,7 +38,7 @@ pub(super) const REJECTED: &str = "rejected";
 /// The spans of one trace.
 pub type Spans = Vec<Span>;
 
-/// Counts what became of traces, and says once when some are lost, and when none is any more.
+/// Counts the outcomes of traces, and logs once when some are lost, and when no more are lost.
 #[derive(Clone)]
 pub struct Tally {
     registry: Arc<Registry>,
@@ -56,7 +56,7 @@ impl Tally {
         self.registry.record(TRACES.sample([result], value));
     }
 
-    /// Some are lost: that is said if none was before.
+    /// Some traces are lost: that is logged if none was lost before.
     pub(super) fn lost(&self, traces: usize, why: &dyn std::fmt::Display) {
         self.count(LOST, traces);
         self.say(why);
@@ -76,7 +76,7 @@ impl Tally {
     }
 }
 
-/// Sends what comes until nothing comes any more.
+/// Sends traces until the sender is dropped.
 pub struct Exporter {
     /// The collector to send to.
     pub collector: Collector,
@@ -103,7 +103,7 @@ impl Exporter {
         }
     }
 
-    /// Waits a little for others to go with those that are there.
+    /// Waits a little for others to be sent together with the present ones.
     async fn gather(&mut self, batch: &mut Vec<Spans>, traces: &mut Receiver<Spans>) {
         let linger = tokio::time::sleep(LINGER);
         tokio::pin!(linger);
@@ -137,7 +137,7 @@ impl Exporter {
     }
 
     fn taken(&self, count: usize, rejected: &Rejected) {
-        // Which traces its spans were of is not said: of as many as there are, at most.
+        // The answer does not say which traces the rejected spans belong to: to at most that many.
         let refused = usize::try_from(rejected.spans).unwrap_or(count).min(count);
         if refused == 0 {
             return self.tally.sent(count);

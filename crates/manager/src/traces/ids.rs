@@ -1,4 +1,4 @@
-//! Ids of traces and spans, which follow from the Workload and the number of the attempt: every replica gives the same ones.
+//! Ids of traces and spans, computed from the Workload and the number of the attempt: every replica computes the same ones.
 
 use std::fmt;
 
@@ -83,7 +83,7 @@ impl Sampling {
         Self { ratio }
     }
 
-    /// The id of an attempt's trace, if it is made. Programs that sample by the same rule and ratio choose the same ones.
+    /// The id of an attempt's trace, if it is sampled. Programs that sample by the same rule and ratio choose the same attempts.
     pub fn trace(self, uid: &str, attempt: u32) -> Option<TraceId> {
         let id = TraceId::of(uid, attempt);
         let least = (1.0 - self.ratio) * (f64::from(u32::MAX) + 1.0);
@@ -110,7 +110,7 @@ mod tests {
         let made = |ratio: f64| (0..4000).filter(|n| Sampling::new(ratio).trace("uid", *n).is_some()).count();
         assert_eq!((made(0.0), made(1.0)), (0, 4000));
         assert!((900..1100).contains(&made(0.25)), "{}", made(0.25));
-        // What a smaller part has a larger one has, too.
+        // A larger ratio samples all that a smaller ratio samples.
         let both = (0..4000).filter(|n| {
             let made = |ratio: f64| Sampling::new(ratio).trace("uid", *n).is_some();
             made(0.25) && !made(0.5)

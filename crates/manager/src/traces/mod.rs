@@ -1,8 +1,8 @@
 //! Traces of admissions (OpenTelemetry): what an attempt to admit a Workload spent its time with, from the queue to ready pods.
 //!
-//! The engine says what it sees and decides; the task here keeps the attempts that are under way, by bounded memory, and makes the spans of one
-//! when it is over; another task sends them. Every replica follows the attempts, and the one that leads sends, so that a change of the leader
-//! loses next to nothing. Nothing here is waited for by anything: what does not fit is lost and counted.
+//! The engine reports what it sees and decides; the task here keeps the attempts in progress, in bounded memory, and makes the spans of an attempt
+//! when it is over; another task sends them. Every replica follows the attempts, and the leader sends, so that a change of the leader loses next to
+//! nothing. Nothing waits for traces: what does not fit is dropped and counted.
 
 mod attempts;
 mod collector;
@@ -73,7 +73,7 @@ impl Traces {
     }
 }
 
-/// Follows attempts, and hands over the spans of those that are over.
+/// Follows attempts, and sends the spans of ended ones.
 async fn follow(mut steps: Receiver<Seen>, traces: Sender<Spans>, tally: Tally, sampling: Sampling) {
     let mut attempts = Attempts::default();
     while let Some((step, took, leading)) = steps.recv().await {

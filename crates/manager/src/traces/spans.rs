@@ -42,7 +42,7 @@ fn nanos(at: Timestamp) -> u64 {
     u64::try_from(at.as_nanosecond()).unwrap_or(0)
 }
 
-/// What makes the spans of one trace.
+/// Builds the spans of one trace.
 struct Trace<'a> {
     id: TraceId,
     attempt: &'a Attempt,
@@ -62,7 +62,7 @@ impl Trace<'_> {
         let decided_at = decided.as_ref().map(|decided| decided.at);
         let start = queued.or(decided_at).or(*written).unwrap_or(end.at).min(end.at);
         self.root(start);
-        // Each step begins with the end of the one before, at the earliest.
+        // Each step begins at the end of the one before, at the earliest.
         let waited_until = decided_at.or(*written).unwrap_or(end.at).clamp(start, end.at);
         self.push("queued", "queued", (start, waited_until), Vec::new());
         let mut at = waited_until;
@@ -121,7 +121,7 @@ impl Trace<'_> {
         }
     }
 
-    /// A span for each check, until its state is the last one.
+    /// A span for each check, until its final state.
     fn checks(&mut self, written: Timestamp) {
         for check in &self.attempt.checks {
             let until = if is_decided(check.state) { check.since } else { self.attempt.end.at };

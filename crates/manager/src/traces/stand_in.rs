@@ -1,5 +1,5 @@
-//! A stand-in for an OpenTelemetry collector: a server of the test's own that decodes what is sent with OpenTelemetry's protobuf, and answers
-//! as the test says.
+//! A stand-in for an OpenTelemetry collector: a server of the test's own that decodes requests with OpenTelemetry's protobuf, and gives the test's
+//! answers.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ pub struct Asked {
     pub body: ExportTraceServiceRequest,
 }
 
-/// What makes the answers.
+/// Makes the answers.
 type Answers = Arc<dyn Fn() -> Response + Send + Sync>;
 
 /// A server until it is dropped.
@@ -34,7 +34,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Answers as it is told to.
+    /// Gives these answers.
     #[expect(clippy::disallowed_methods, reason = "a test ends with its tasks")]
     pub async fn start(tls: Option<Tls>, answer: impl Fn() -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -53,7 +53,7 @@ impl StandIn {
         Self::start(None, || Response::new(axum::body::Body::empty())).await
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }

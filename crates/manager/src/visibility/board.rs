@@ -1,7 +1,7 @@
-//! A copy of all queues, put in order one by one when they are asked for. Pure: the caller gives the time.
+//! A copy of all queues, each sorted when it is requested. Pure: the caller passes the time.
 //!
-//! What the engine tells costs as much as what changed. A queue is put in order at most once in [`STALE`], however many ask for it, and only if
-//! it changed; all readers share the outcome.
+//! An update from the engine costs as much as what changed. A queue is sorted at most once in [`STALE`], however many requests there are, and only if
+//! it changed; all readers share the result.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -111,7 +111,7 @@ fn local_queue(waiting: &WaitingWorkload) -> LocalQueue {
 /// One ClusterQueue.
 #[derive(Debug, Default)]
 struct Queue {
-    /// The object is there.
+    /// Its object exists.
     exists: bool,
     members: BTreeMap<WorkloadKey, Arc<WaitingWorkload>>,
     /// Since the order was made.
@@ -125,7 +125,7 @@ pub struct Board {
     cluster_queues: BTreeMap<Name, Queue>,
     /// The ClusterQueue of each LocalQueue.
     local_queues: BTreeMap<LocalQueue, Name>,
-    /// What orders the members of a LocalQueue, where admission fair sharing does.
+    /// Orders the members of a LocalQueue under admission fair sharing.
     usages: BTreeMap<LocalQueue, f64>,
     /// The ClusterQueue that each Workload waits in.
     homes: BTreeMap<WorkloadKey, Name>,
@@ -179,7 +179,7 @@ impl Board {
         }
     }
 
-    /// The latest usage that was told of a LocalQueue orders all of its Workloads.
+    /// The latest reported usage of a LocalQueue orders all of its Workloads.
     fn use_up(&mut self, local: LocalQueue, usage: f64) {
         let home = self.local_queues.get(&local).cloned();
         let old = if usage == 0.0 { self.usages.remove(&local) } else { self.usages.insert(local, usage) };
@@ -219,7 +219,7 @@ impl Board {
         Some(order)
     }
 
-    /// The order of the ClusterQueue of a LocalQueue, if there is one of this name: an empty one if it points to nothing.
+    /// The order of the ClusterQueue of a LocalQueue, if the LocalQueue exists: an empty one if its ClusterQueue does not.
     pub fn order_of(&mut self, local_queue: &LocalQueue, now: Instant) -> Option<Arc<Order>> {
         let target = self.local_queues.get(local_queue)?.clone();
         Some(self.order(&target, now).unwrap_or_default())

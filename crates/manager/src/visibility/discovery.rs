@@ -1,4 +1,4 @@
-//! Which groups, versions and resources there are.
+//! The discovery documents: groups, versions and resources.
 //!
 //! Only subresources are served. The objects that they belong to are not listed: `kubectl get clusterqueues` must not come here.
 
@@ -23,11 +23,11 @@ pub(super) struct Resource {
     /// Its own name.
     pub name: &'static str,
     pub namespaced: bool,
-    /// What is answered.
+    /// The kind of the answer.
     pub kind: &'static str,
 }
 
-/// The resources of a group; that of the journal where the manager keeps one.
+/// The resources of a group; that of the journal only if the manager keeps one.
 pub(super) fn resources(group: &str, journal: bool) -> impl Iterator<Item = &'static Resource> {
     const OF_KUEUE: &[Resource] = &[
         Resource { parent: "clusterqueues", name: "pendingworkloads", namespaced: false, kind: SUMMARY },

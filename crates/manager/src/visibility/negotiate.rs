@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, header};
 pub(super) enum Form {
     /// JSON.
     Json,
-    /// YAML; every JSON document is one.
+    /// YAML, in which every JSON document is valid.
     Yaml,
     /// The discovery of all groups in one document, of this version of `apidiscovery.k8s.io`.
     Discovery(&'static str),
@@ -25,7 +25,7 @@ impl Form {
     }
 }
 
-/// The first form of those that are accepted that there is; JSON, if the request names none.
+/// The first accepted form that is supported; JSON, if the request names none.
 pub(super) fn form(headers: &HeaderMap, discovers: bool) -> Option<Form> {
     let mut named = false;
     for value in headers.get_all(header::ACCEPT) {
@@ -89,7 +89,7 @@ mod tests {
         ] {
             assert_eq!(of(&[refused], true), None, "{refused}");
         }
-        // What generated clients send: the first form that there is.
+        // A generated client's header: the first supported form is used.
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(of(&[table], false), Some(Form::Json));
         assert_eq!(of(&["application/vnd.kubernetes.protobuf,application/json"], false), Some(Form::Json));

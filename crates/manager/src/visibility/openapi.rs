@@ -1,4 +1,4 @@
-//! What clients and the API server's own documents are generated from: OpenAPI, version 2 and 3.
+//! The OpenAPI documents, version 2 and 3, for clients and for the API server's own documents.
 
 use serde_json::{Map, Value, json};
 use sluice_api::visibility::{DEFAULT_LIMIT, MAX_LIMIT, SUMMARY};
@@ -88,7 +88,7 @@ struct Parameter {
     name: &'static str,
     /// Its type.
     kind: &'static str,
-    /// What it means.
+    /// Its description.
     description: String,
 }
 

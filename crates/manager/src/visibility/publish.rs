@@ -1,4 +1,4 @@
-//! Carries what changed from the engine to the board, some at a time.
+//! Copies changes from the engine to the board, a limited number at a time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ const AT_ONCE: usize = 250;
 /// Between two looks at what changed.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is asked for, if there is an answer yet.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Found<T> {
-    /// Not everything has been seen yet.
+    /// The initial state is not complete yet.
     NotYet,
-    /// There is no such thing.
+    /// It does not exist.
     Nothing,
     /// This.
     Found(T),
@@ -32,7 +32,7 @@ impl<T> From<Option<T>> for Found<T> {
     }
 }
 
-/// The board that is read. The engine's thread never touches its lock.
+/// The board for readers. The engine's thread never takes its lock.
 #[derive(Debug, Default)]
 pub struct Published(Mutex<Option<Board>>);
 
@@ -66,7 +66,7 @@ impl Published {
 
 /// Follows the engine until stopped. `news` is notified when something changed.
 pub async fn publish(engine: Handle<Engine>, news: Arc<Notify>, published: Arc<Published>, mut stop: Stop) {
-    // One that is filled anew, after the engine was built anew; the one before is shown until then.
+    // A new board, after the engine was built anew; the previous one is shown until it is complete.
     let mut filling: Option<Board> = None;
     loop {
         let asked = engine.ask(|engine: &mut Engine| engine.take_moves(AT_ONCE));
@@ -97,7 +97,7 @@ pub async fn publish(engine: Handle<Engine>, news: Arc<Notify>, published: Arc<P
             () = stop.stopped() => return,
             () = news.notified() => {}
         }
-        // What comes in a burst is taken together.
+        // A burst of changes is published together.
         if !stop.sleep(PAUSE).await {
             return;
         }

@@ -1,4 +1,4 @@
-//! What a path and a query ask for.
+//! Parses paths and queries.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,10 +16,10 @@ pub(crate) const EXPLAIN_GROUP: &str = "visibility.sluice.dev";
 /// Its version.
 pub(crate) const EXPLAIN_VERSION: &str = "v1alpha1";
 
-/// In place of a ClusterQueue's name: of all. No object has such a name.
+/// Stands for all ClusterQueues in place of a name. No object has such a name.
 pub(super) const ALL: &str = "-";
 
-/// What is asked for.
+/// The routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// Whether the server works; for every caller.
@@ -36,20 +36,20 @@ pub(super) enum Route {
     OpenApi3Index,
     /// The document of a group's version.
     OpenApi3(&'static str, &'static str),
-    /// What waits in a ClusterQueue: version and name.
+    /// The Workloads that wait in a ClusterQueue: version and name.
     ClusterQueue(&'static str, String),
-    /// What waits in a LocalQueue: version, namespace and name.
+    /// The Workloads that wait in a LocalQueue: version, namespace and name.
     LocalQueue(&'static str, String, String),
     /// Why a Workload waits: namespace and name.
     Explain(String, String),
-    /// What a change of a job would do: namespace and name.
+    /// The effect of a change of a job: namespace and name.
     WhatIf(String, String),
-    /// What was decided: of a ClusterQueue, or of all ([`ALL`]).
+    /// The journal: of a ClusterQueue, or of all ([`ALL`]).
     Journal(String),
 }
 
 impl Route {
-    /// What a path asks for; nothing for one that is not served.
+    /// The route of a path; `None` if it is not served.
     pub(super) fn of(path: &str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
         let path = path.strip_suffix('/').unwrap_or(path);
@@ -108,7 +108,7 @@ impl Route {
         }
     }
 
-    /// What right it takes; nothing for what every user may see whom the API server knows, as in its own discovery.
+    /// The required right; `None` for what every authenticated user may see, as in the API server's own discovery.
     pub(super) fn attributes(&self) -> Option<Attributes> {
         let object = |group, version, resource, subresource, namespace: &str, name: &str| {
             let (namespace, name) = (namespace.to_owned(), name.to_owned());
@@ -127,7 +127,7 @@ impl Route {
             Self::WhatIf(namespace, name) => {
                 object(EXPLAIN_GROUP, EXPLAIN_VERSION, "workloads", "whatif", namespace, name)
             }
-            // The right to all queues is that to one without a name.
+            // The right to all queues is the right to one without a name.
             Self::Journal(name) => {
                 let name = if name == ALL { "" } else { name };
                 object(EXPLAIN_GROUP, EXPLAIN_VERSION, "clusterqueues", "journal", "", name)
@@ -136,7 +136,7 @@ impl Route {
         }
     }
 
-    /// Whether clients may ask for the discovery of all groups in one document.
+    /// Whether clients may request the discovery of all groups in one document.
     pub(super) fn discovers(&self) -> bool {
         *self == Self::Groups
     }
@@ -189,7 +189,7 @@ pub(super) struct Wishes {
     pub all: bool,
     /// As text or data.
     pub output: Format,
-    /// What the name is one of.
+    /// The kind of the name.
     pub kind: Option<String>,
 }
 

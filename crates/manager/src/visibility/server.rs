@@ -1,4 +1,4 @@
-//! The HTTPS side: who asks, whether they may, and the answer.
+//! The HTTPS side: authentication, authorization, and answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,15 +37,15 @@ const LARGE: usize = 5000;
 const LARGE_AT_ONCE: usize = 2;
 /// Other answers at once.
 const SMALL_AT_ONCE: usize = 32;
-/// For so long an answer waits for its turn.
+/// How long an answer waits for its turn.
 const TURN: Duration = Duration::from_secs(5);
-/// Explanations of one user, and of all.
+/// Explanations for one user, and for all.
 const EXPLANATIONS: Rate = Rate { burst: 5, per_second: 1 };
 const ALL_EXPLANATIONS: Rate = Rate { burst: 20, per_second: 5 };
 /// Users of this group may do everything, as the API server has it.
 pub(crate) const MASTERS: &str = "system:masters";
 
-/// What answers are made from.
+/// The sources of answers.
 pub struct Server {
     published: Arc<Published>,
     access: Access,
@@ -79,7 +79,7 @@ impl Server {
         }
     }
 
-    /// Who asks: whom the API server's proxy names, or the owner of a token.
+    /// The user of a request: the one that the API server's proxy names, or the owner of a token.
     async fn user(
         &self,
         certificate: Option<&ClientCertificate>,
@@ -99,7 +99,7 @@ impl Server {
         self.access.may(user, what).await.map_err(refused)
     }
 
-    /// Whether a user may do something with an object. Who has the right to all of them is asked about once, however many they look at.
+    /// Whether a user may do something with an object. The right to all such objects is checked first, so that a user who has it costs one question.
     async fn may_one_of_many(&self, user: &User, what: &Attributes) -> Result<bool, Refusal> {
         for all in what.broader() {
             if self.may(user, &all).await? {
@@ -155,7 +155,7 @@ impl Server {
         Ok(written(form, document.to_string().into_bytes()))
     }
 
-    /// What waits in a queue.
+    /// The Workloads that wait in a queue.
     async fn pending(self: &Arc<Self>, route: Route, query: &str, form: Form) -> Result<Response, Refusal> {
         let page = page(query).map_err(Refusal::BadRequest)?;
         let turns = if page.limit > LARGE { &self.large } else { &self.small };
@@ -214,7 +214,8 @@ impl Server {
         Ok(response)
     }
 
-    /// Why a Workload waits, or what a change of its job would do. Names of other namespaces are for those who may ask about Workloads in all of them.
+    /// Why a Workload waits, or the effect of a change of its job. Names of other namespaces are shown to users who may read explanations in all of
+    /// them.
     async fn explain(
         &self,
         user: &User,

@@ -1,4 +1,4 @@
-//! Answers that are no object: a `Status`, as every Kubernetes API server gives it.
+//! Errors as a `Status`, as every Kubernetes API server returns them.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Why a request is not answered with what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No credentials, or none that are known.
+    /// No credentials, or invalid ones.
     Unauthorized,
     /// The user has no right to it: what would be needed.
     Forbidden(String),
@@ -15,9 +15,9 @@ pub enum Refusal {
     NoPath,
     /// There is no such object: its resource, its group, its name.
     NoObject(&'static str, &'static str, String),
-    /// The path takes no such method.
+    /// The path does not support the method.
     Method,
-    /// No form of answer is acceptable.
+    /// No supported form of answer is acceptable.
     Accept,
     /// The query cannot be read.
     BadRequest(String),
@@ -25,7 +25,7 @@ pub enum Refusal {
     TooMany(String),
     /// There is no answer now: why.
     Unavailable(String),
-    /// Something else, with its status.
+    /// Another error, with its status.
     Other(StatusCode, String),
 }
 
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_object_is_told_as_api_servers_do() {
+    fn a_missing_object_is_reported_as_by_an_api_server() {
         let refusal = Refusal::NoObject("clusterqueue", "visibility.kueue.x-k8s.io", "a\"b".to_owned());
         assert_eq!(
             refusal.body(),

@@ -51,7 +51,7 @@ pub struct Discovery {
     last: Mutex<Option<Discovered>>,
 }
 
-/// What the API server said last.
+/// The API server's last answer.
 struct Discovered {
     at: Instant,
     /// Every group with each of its versions, as `group/version`; `None` if there was no answer.
@@ -78,7 +78,7 @@ impl Discovery {
         }
     }
 
-    /// The plural of a kind that is served; nothing in it if none is, none if that is not known.
+    /// The plural of a kind: `Some(None)` if it is not served, `None` if that is not known.
     pub async fn plural(&self, group: &str, version: &str, kind: &str) -> Option<Option<String>> {
         if !self.versions().await?.contains(&format!("{group}/{version}")) {
             return Some(None);
@@ -116,11 +116,11 @@ impl Discovery {
     }
 }
 
-/// The plurals that a group and version has; none when the group itself is unknown.
+/// The plurals of a group and version; empty if the group is unknown.
 ///
 /// # Errors
 ///
-/// If the API server cannot be reached, refuses for another reason than that there is no such group, or does not answer within 10 s.
+/// If the API server cannot be reached, refuses for a reason other than a missing group, or does not answer within 10 s.
 pub async fn served(client: &Client, group: &str, version: &str) -> Result<BTreeSet<String>, CallError> {
     Ok(resources(client, group, version).await?.into_iter().map(|resource| resource.name).collect())
 }
@@ -134,7 +134,7 @@ async fn resources(client: &Client, group: &str, version: &str) -> Result<Vec<Ap
     }
 }
 
-/// Which of `wanted` are missing among those that are served, as CRD names.
+/// Which of `wanted` are not served, as CRD names.
 pub fn missing(served: &BTreeSet<String>, wanted: &[&str], group: &str) -> Vec<String> {
     wanted
         .iter()
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::fake_api::{self, failed, found};
 
-    /// An API server with one group, and how often it was asked for all and for that one.
+    /// An API server with one group, and counters of the requests for all groups and for that one.
     fn server(answers: bool) -> (Discovery, Arc<[AtomicUsize; 2]>) {
         let asked = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let counts = Arc::clone(&asked);

@@ -1,4 +1,4 @@
-//! Keeps the documents of objects beside what was decoded from them, while the decisions are recorded ([`crate::record`]).
+//! Keeps the documents of objects beside their decoded form, while the decisions are recorded ([`crate::record`]).
 //!
 //! Otherwise nothing is kept: a watch decodes what decisions need, and drops the rest before it is stored.
 
@@ -43,7 +43,7 @@ fn reduced(mut document: Value) -> Value {
 /// An object, and its document if documents are kept.
 #[derive(Clone, Debug)]
 pub struct Documented<K> {
-    /// What was decoded.
+    /// The decoded object.
     pub object: K,
     /// From what.
     pub document: Document,

@@ -1,8 +1,8 @@
-//! Cuts the text of a list into its items while it comes in: no more than one of them, and what came in at once, is in memory.
+//! Cuts the text of a list into its items while it is received: memory holds one item and one read.
 
 use std::collections::VecDeque;
 
-/// What may be around the items: the list's metadata.
+/// The limit of what surrounds the items: the list's metadata.
 const AROUND: usize = 1 << 20;
 
 /// A list that comes in.
@@ -10,9 +10,9 @@ const AROUND: usize = 1 << 20;
 pub struct Items {
     /// The text without the items.
     around: Vec<u8>,
-    /// The item that is incomplete.
+    /// The incomplete item.
     item: Vec<u8>,
-    /// Those that are complete.
+    /// Complete items.
     complete: VecDeque<Vec<u8>>,
     /// The last text at the top: the key of what follows.
     key: Vec<u8>,
@@ -33,7 +33,7 @@ impl Items {
         }
     }
 
-    /// The next item that is complete.
+    /// The next complete item.
     pub fn next(&mut self) -> Option<Vec<u8>> {
         self.complete.pop_front()
     }

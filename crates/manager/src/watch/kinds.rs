@@ -1,4 +1,4 @@
-//! The watched kinds, and how each becomes an object of the engine.
+//! The watched kinds, and how each is converted to an object of the engine.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::pump::Watched;
 use super::source::Seen;
 use super::versions::OLDER;
 
-/// Implements [`Watched`] for types that the engine takes as they are.
+/// Implements [`Watched`] for types that the engine takes unchanged.
 macro_rules! watched {
     ($($type:ty => $variant:ident),* $(,)?) => {
         $(impl Watched for $type {
@@ -124,8 +124,7 @@ impl Watched for RawTemplate {
     }
 }
 
-/// What the engine receives of an object of a job kind. With the gate `WorkloadIdentifierAnnotations` off the engine looks away from annotations
-/// itself.
+/// What the engine receives of an object of a job kind. If the gate `WorkloadIdentifierAnnotations` is off the engine itself ignores the annotations.
 pub fn job(kind: JobKind, value: &Value) -> Object {
     if kind.integration().of_pods {
         Object::QueuedPod(Box::new(Member::observe(value, &Gates::default())))
@@ -150,7 +149,7 @@ mod tests {
         assert_eq!(object.object_ref().to_string(), "JobSet ns/a");
     }
 
-    /// A Workload of a version and a generation, with a spec of so many containers.
+    /// A Workload of a version and a generation, with a spec of this number of containers.
     fn workload(version: &str, generation: i64, containers: usize) -> Value {
         let container =
             |at: usize| json!({"name": format!("c{at}"), "resources": {"requests": {"cpu": at.to_string()}}});

@@ -1,4 +1,4 @@
-//! Workloads of which something is known before a watch shows them: one that we wrote was decoded with the answer, and a spec holds as long as its
+//! Workloads of which a part is known before a watch shows them: the answer of our own write was decoded, and a spec stays the same within its
 //! generation. Decoding is most of what a Workload costs.
 
 use std::collections::HashMap;
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use sluice_api::slim::{Workload, WorkloadSpec};
 use sluice_engine::input::Object;
 
-/// So many answers wait for their watch event at most; those of large Workloads do not.
+/// How many answers are kept until their watch event, except those of large Workloads.
 const ANSWERS: usize = 128;
-/// So many owners, and bytes of labels and annotations, a Workload has that is not large.
+/// The highest number of owners, and of bytes of labels and annotations, of a Workload that is not large.
 const OWNERS: usize = 8;
 const TEXT: usize = 4 << 10;
-/// So many specs are found again at most. Those that the engine has dropped take no room.
+/// How many specs are kept. Specs that the engine has dropped take no memory.
 const SPECS: usize = 2048;
 
-/// By UID, the last ones: between `most` and twice as many.
+/// The latest values by UID: between `most` and twice as many.
 #[derive(Debug)]
 struct Recent<V> {
     young: HashMap<Box<str>, V>,
@@ -51,7 +51,7 @@ struct Tables {
     specs: Recent<(i64, Weak<WorkloadSpec>)>,
 }
 
-/// What is known, shared by the watch and the answers of writes.
+/// The known objects, shared by the watch and the answers of writes.
 #[derive(Debug)]
 pub struct Known(Mutex<Tables>);
 
@@ -80,7 +80,7 @@ impl Known {
     /// A Workload was decoded as a whole.
     pub fn seen(&self, workload: &Workload) {
         let metadata = &workload.metadata;
-        // Where there are no generations, nothing tells one spec from another.
+        // Without generations, specs cannot be distinguished.
         if let (Some(uid), Some(generation @ 1..)) = (metadata.uid.as_deref(), metadata.generation) {
             self.tables().specs.put(uid, (generation, Arc::downgrade(&workload.spec)));
         }

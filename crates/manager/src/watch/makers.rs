@@ -1,5 +1,5 @@
-//! Pods that make others of their job, where these tell their jobs by a label alone: the webhooks have to know that a pod that a new one names as its
-//! controller is real.
+//! Pods that create other pods of their job, of kinds whose pods name their job by a label only: the webhooks have to know that the pod which a new
+//! pod names as its controller exists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Everything that is watched.
+//! The watches.
 
 pub mod discovery;
 pub mod document;

@@ -1,9 +1,7 @@
-//! Pods are many, and watched only once they are needed: for a flavor with a topology, whose nodes they take; for a ClusterQueue with
-//! `preemption.reclaimOutOfCohort.enable`; or, since a
-//! node was lost, a Job that has nothing left but pods that terminate, or more than it asks for with them: they may be on that node, and hold its quota
-//! for good. The gate
-//! `FailureRecoveryPolicy`, off by default, needs them from the start. The pods of jobs are watched once there is an elastic job, or a flavor with a
-//! topology.
+//! Pods are many, and watched only once they are needed: for a flavor with a topology, whose nodes they use; for a ClusterQueue with
+//! `preemption.reclaimOutOfCohort.enable`; or, after a node was lost, for a Job with only terminating pods, or with more pods than it asks for
+//! because some terminate: these may be on the lost node, and hold its quota for good. The gate `FailureRecoveryPolicy`, off by default, needs them
+//! from the start. The pods of jobs are watched once there is an elastic job, or a flavor with a topology.
 
 use std::sync::Arc;
 
@@ -15,18 +13,18 @@ use tokio::sync::watch;
 use super::pump::{Feed, Shared, Sink, pump};
 use crate::intake::Slot;
 
-/// What may need pods.
+/// The features that may need pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
     /// Jobs that wait for some to end.
     ForJobs,
     /// They, and ClusterQueues that reclaim out of their cohort.
     ForQueues,
-    /// The part that removes stuck ones: all bound ones are watched from the start.
+    /// The part that removes stuck pods: all bound ones are watched from the start.
     All,
 }
 
-/// What was seen of that which pods are needed for.
+/// What was seen that needs pods.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
@@ -34,7 +32,7 @@ pub struct Need {
     reclaims: bool,
     /// A Job that waits for pods to end.
     waits: bool,
-    /// A node that is not ready, or is gone.
+    /// A node that is not ready, or was deleted.
     lost: bool,
     /// A job that changes its size while it runs.
     elastic: bool,
@@ -48,11 +46,11 @@ pub struct Need {
 /// Which needs count, as gates and configuration have it.
 #[derive(Clone, Copy, Debug)]
 pub struct Noted {
-    /// Those of ClusterQueues.
+    /// Needed by ClusterQueues.
     pub queues: bool,
-    /// Those of elastic jobs.
+    /// Needed by elastic jobs.
     pub elastic: bool,
-    /// Those of flavors with a topology.
+    /// Needed by flavors with a topology.
     pub topology: bool,
 }
 
@@ -66,12 +64,12 @@ impl Need {
         self.reclaims || self.topology || (self.waits && self.lost)
     }
 
-    /// Whether what is there at the beginning may need pods was seen.
+    /// Whether the kinds that may need pods were listed.
     fn is_listed(self) -> bool {
         self.queues && self.flavors
     }
 
-    /// What an input says about that.
+    /// The effect of an input.
     fn of(input: &Input, noted: Noted) -> Self {
         let mut seen = Self::default();
         match input {
@@ -118,7 +116,7 @@ impl Need {
 const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 /// Bound pods.
 const BOUND: &str = "spec.nodeName!=";
-/// Pods of elastic jobs and those with a place in a topology, among those of others: all have the name of their pod set.
+/// Selects the pods of elastic jobs and those with a topology assignment: all have the name of their pod set.
 const OF_POD_SETS: &str = "kueue.x-k8s.io/podset";
 
 /// A sink that notes on the way whether pods are needed.
@@ -166,7 +164,7 @@ fn say_absent(kind: Kind, now: Need, shared: &Shared) {
     }
 }
 
-/// Watches the pods of jobs from the moment when there is an elastic one, or a flavor with a topology.
+/// Watches the pods of jobs once there is an elastic one, or a flavor with a topology.
 pub async fn watch_of_jobs(client: Client, mut need: watch::Receiver<Need>, mut shared: Shared) {
     shared.selector.labels = Some(OF_POD_SETS);
     loop {
@@ -286,7 +284,7 @@ mod tests {
     fn a_job_that_waits_for_pods_asks_for_them_once_a_node_was_lost() {
         assert_eq!(needed([job(0, 2), node("True"), node("Unknown")]), [false, false, true]);
         assert_eq!(needed([node("False"), job(2, 0), job(0, 0), job(0, 1)]), [false, false, false, true]);
-        // A pod that goes on beside the one that took its place.
+        // A terminating pod that goes on beside its replacement.
         assert_eq!(needed([node("False"), job(1, 0), job(1, 1)]), [false, false, true]);
         assert_eq!(needed([gone(Kind::Workload), job(0, 2), gone(Kind::Node)]), [false, false, true]);
     }

@@ -19,10 +19,10 @@ use crate::shutdown::Stop;
 use crate::supervise::{Supervisor, guarded};
 use crate::takeover::{self, Lists};
 
-/// What a name takes where an object is only named, in bytes.
+/// The size of an object in bytes if only its name is sent.
 const NAME: usize = 128;
 
-/// What a watch delivers.
+/// An item of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Feed {
     /// For the engine; with the document of the object that it carries, while documents are kept.
@@ -36,14 +36,14 @@ pub enum Feed {
 /// Takes it to the engine, where it keeps its place until it is taken in.
 pub type Sink = Arc<dyn Fn(Feed, Slot) + Send + Sync>;
 
-/// What every pump shares.
+/// The state shared by all pumps.
 #[derive(Clone)]
 pub struct Shared {
     /// Where inputs go.
     pub sink: Sink,
-    /// What waits for the engine.
+    /// The inputs that wait for the engine.
     pub intake: Intake,
-    /// What is known of objects before a watch shows them.
+    /// Parts of objects that are known before a watch shows them.
     pub known: Arc<Known>,
     /// Which kinds were listed.
     pub sync: Arc<SyncTracker>,
@@ -61,7 +61,7 @@ pub struct Shared {
     pub supervisor: Supervisor,
 }
 
-/// Which objects of a kind are watched: all, where it says nothing.
+/// Which objects of a kind are watched: all by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selector {
     /// A field selector.
@@ -72,7 +72,7 @@ pub struct Selector {
     pub metadata_only: bool,
 }
 
-/// What a list is for.
+/// The reason of a list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     epoch: u64,
@@ -94,7 +94,7 @@ pub trait Watched: DeserializeOwned + Send + 'static {
     /// Makes the object of it, which is of this kind.
     fn decode(self, kind: Kind) -> Object;
 
-    /// Decodes one that was seen, as far as that is not known already.
+    /// Decodes an object, unless it is known already.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ pub async fn pump<K: Watched>(client: Client, kind: Kind, optional: bool, mut sh
     }
 }
 
-/// Runs one watch; nothing when it must begin anew.
+/// Runs one watch; returns when it must begin anew.
 async fn run<K: Watched>(
     client: &Client,
     kind: Kind,
@@ -322,7 +322,7 @@ pub(crate) mod tests {
             Event::Init,
             Event::InitApply(namespace("a")),
             Event::InitApply(namespace("b")),
-            // The list is newer than all that is in it.
+            // The list is newer than all its items.
             Event::InitDone(120),
             Event::Delete(namespace("b")),
         ];

@@ -1,4 +1,4 @@
-//! Lists a kind, then watches it from there, for as long as it is asked: texts of objects, one at a time.
+//! Lists a kind, then watches it from there, as long as the caller reads: texts of objects, one at a time.
 //!
 //! `kube::runtime::watcher` holds a page of a list four times over, as bytes, as text and decoded: 500 objects of up to a megabyte and a
 //! half. Here an object is cut out of the answer as it comes in, and no more is read until it is taken.
@@ -22,7 +22,7 @@ use super::pump::Selector;
 const PAGE: u32 = 500;
 /// The API server ends a watch after this time.
 const WATCH: u32 = 290;
-/// A connection on which nothing came for longer is dead: a watch that the server has not ended.
+/// A connection that was silent for longer is dead: the server would have ended the watch.
 const SILENCE: Duration = Duration::from_secs(WATCH as u64 + 5);
 /// The same for a list: the API server's own limit of a request.
 const LIST_SILENCE: Duration = Duration::from_mins(1);
@@ -33,7 +33,7 @@ const SHORT: Duration = Duration::from_secs(1);
 /// When watches from a version are refused so often in a row, everything is listed again: what etcd has was replaced by a backup, say.
 const REFUSALS: u32 = 3;
 
-/// Why there is no event. The next call goes on: with the same watch, another one, or a list.
+/// Why there is no event. The next call continues: with the same watch, another one, or a list.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The list was refused, or not answered.
@@ -53,7 +53,7 @@ pub enum Error {
         /// Why.
         message: String,
     },
-    /// The answer is not one.
+    /// The answer is malformed.
     #[error("the answer cannot be read")]
     Malformed(#[source] serde_json::Error),
     /// The answer does not say at which version it is.
@@ -87,14 +87,14 @@ impl Error {
     }
 }
 
-/// What a source delivers.
+/// An event of a source.
 #[derive(Debug)]
 pub enum Event {
     /// A list begins.
     Init,
     /// An object of it.
     InitApply(Seen),
-    /// It is complete, as of this version.
+    /// The list is complete, as of this version.
     InitDone(u64),
     /// An object was made or has changed.
     Apply(Seen),
@@ -109,13 +109,13 @@ impl Event {
     }
 }
 
-/// What every object says of itself.
+/// The metadata that every object has.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Meta {
     /// Its name.
     pub name: String,
-    /// Its namespace, if it is in one.
+    /// Its namespace, if it has one.
     pub namespace: String,
     /// Its UID.
     pub uid: String,
@@ -149,7 +149,7 @@ struct Line<T> {
 /// An object that was not decoded yet.
 #[derive(Debug)]
 pub struct Seen {
-    /// What it says of itself.
+    /// Its metadata.
     pub meta: Meta,
     text: Vec<u8>,
     /// The text is a line of a watch.
@@ -189,7 +189,7 @@ type Body = Pin<Box<dyn AsyncBufRead + Send>>;
 enum SourceState {
     #[default]
     Empty,
-    /// A page is wanted: the first, or the one after.
+    /// A page has to be requested: the first, or the one after.
     Page { after: Option<String> },
     /// A page comes in.
     Paging { body: Body, items: Items },
@@ -225,7 +225,7 @@ impl Silence {
 /// The source of one kind's objects.
 pub struct Source {
     client: Client,
-    /// Is told when the API server says anything of the watch.
+    /// Called when the API server sends anything on the watch.
     alive: Box<dyn Fn() + Send>,
     request: Request,
     selector: Selector,
@@ -236,7 +236,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Nothing is known yet.
+    /// Starts without any state.
     pub fn new(client: Client, path: &str, selector: Selector) -> Self {
         let request = Request::new(path);
         let (alive, silence) = (Box::new(|| {}), Silence::USUAL);
@@ -341,7 +341,7 @@ impl Source {
         (self.state, self.refusals) = (state, 0);
     }
 
-    /// Another watch is to go on from a version, unless changes since then are lost, or none from that version comes about.
+    /// Continues from a version with another watch, unless changes since then are lost, or repeated watches from that version fail.
     fn from(&mut self, version: String, error: Error) -> Error {
         self.refusals += u32::from(error.is_refusal());
         if error.is_desync() || self.refusals >= REFUSALS {
@@ -409,7 +409,7 @@ impl Watch {
 #[derive(Default)]
 struct Lines {
     complete: VecDeque<Vec<u8>>,
-    /// The line that is incomplete.
+    /// The incomplete line.
     line: Vec<u8>,
 }
 
@@ -436,7 +436,7 @@ async fn read(body: &mut Body, limit: Duration, take: impl FnOnce(&[u8])) -> Res
     Ok(bytes > 0)
 }
 
-/// What a line of a watch says.
+/// The content of a line of a watch.
 enum Heard {
     Event(Event),
     Bookmark(String),
@@ -444,7 +444,7 @@ enum Heard {
 }
 
 impl Heard {
-    /// The version up to which all is known.
+    /// The version up to which everything is known.
     fn version(&self) -> Option<String> {
         match self {
             Self::Event(Event::Apply(seen) | Event::Delete(seen)) => Some(seen.meta.resource_version.clone()),

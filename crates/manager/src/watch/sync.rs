@@ -10,7 +10,7 @@ use sluice_engine::input::Kind;
 use crate::shutdown::Stop;
 use crate::supervise::Supervisor;
 
-/// How far one kind is.
+/// The progress of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KindState {
     Waiting,
@@ -20,9 +20,9 @@ enum KindState {
     Absent,
 }
 
-/// A watch from which nothing comes for longer is cut off: the API server ends each one before, and it begins again.
+/// After this silence a watch is dead: the API server ends each one before, and it begins again.
 const SILENT: Duration = Duration::from_secs(330);
-/// One that fails has so long to be back.
+/// How long a failed watch may take to be back.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A time: how long ago it is, however the machine's clock is set, and what that clock showed.
@@ -49,8 +49,8 @@ struct Sign {
     lost: Option<Instant>,
 }
 
-/// The state of all watched kinds in the current epoch: all lists since the engine was built; the signs of life of their watches; and in which epoch
-/// the engine was told of kinds that do not exist.
+/// The state of all watched kinds in the current epoch: all lists since the engine was built; when each watch was last heard from; and in which epoch
+/// the engine learned of kinds that do not exist.
 #[derive(Debug)]
 pub struct SyncTracker(
     Mutex<(u64, BTreeMap<Kind, KindState>)>,
@@ -74,7 +74,7 @@ impl SyncTracker {
         let complete = |kinds: &BTreeMap<Kind, KindState>| {
             kinds.values().all(|s| matches!(s, KindState::Listed | KindState::Absent))
         };
-        // A list that began before the engine was rebuilt says nothing about the new one.
+        // A list that began before the engine was rebuilt does not count for the new one.
         if epoch != *current {
             return false;
         }
@@ -83,18 +83,18 @@ impl SyncTracker {
         !before && complete(kinds)
     }
 
-    /// The kind was listed in `epoch`; true if it was the last one.
+    /// The kind was listed in `epoch`; returns true if it was the last one.
     pub fn listed(&self, kind: Kind, epoch: u64) -> bool {
         self.settle(kind, epoch, KindState::Listed)
     }
 
-    /// The kind does not exist; true if it was the last one that was waited for.
+    /// The kind does not exist; returns true if it was the last one that was waited for.
     pub fn absent(&self, kind: Kind) -> bool {
         let epoch = self.locked().0;
         self.settle(kind, epoch, KindState::Absent)
     }
 
-    /// Whether the engine of this epoch is still to be told that there is no object of a kind that does not exist. It is asked once.
+    /// Whether the engine of this epoch still has to learn that a kind that does not exist has no objects. Returns true once.
     pub fn tells_absent(&self, kind: Kind) -> bool {
         let epoch = self.locked().0;
         let mut told = self.2.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +110,7 @@ impl SyncTracker {
         }
     }
 
-    /// The first list of the kind fails. One that was listed stays so: its watch catches up by itself.
+    /// The first list of the kind fails. A kind that was listed before stays listed: its watch catches up by itself.
     pub fn failing(&self, kind: Kind, why: &str) {
         let (_, kinds) = &mut *self.locked();
         if let Some(state) = kinds.get_mut(&kind)
@@ -160,7 +160,7 @@ impl SyncTracker {
         kinds.iter().filter_map(|kind| signs.get(kind)).filter(is_late).map(|sign| sign.last).min()
     }
 
-    /// What is not listed yet, with the reason if there is one; empty when all is.
+    /// The kinds that are not listed yet, with the reason if there is one; empty when all are.
     pub fn missing(&self) -> Vec<String> {
         let (_, kinds) = &*self.locked();
         kinds
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn each_engine_is_told_once_of_a_kind_that_does_not_exist() {
+    fn each_engine_learns_once_of_a_kind_that_does_not_exist() {
         let tracker = SyncTracker::new([Kind::Node]);
         let told = || [Kind::Node, Kind::Node, Kind::Workload].map(|kind| tracker.tells_absent(kind));
         assert_eq!(told(), [true, false, true]);

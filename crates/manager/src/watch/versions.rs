@@ -1,4 +1,4 @@
-//! In which version the API server serves what it may serve in several.
+//! Which version of a resource to use if the API server may serve several.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use sluice_engine::input::Kind;
 /// The older version of ProvisioningRequest.
 pub const OLDER: &str = "v1beta1";
 
-/// What is known so far. Cheap to clone.
+/// The known versions. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Versions(Arc<AtomicBool>);
 

@@ -1,10 +1,10 @@
 //! How much a review may take of this process: bytes on the wire, memory, and time to wait for either.
 //!
-//! The API server takes requests of at most 3 MiB and stores objects of at most 1.5 MiB (etcd's limit). An admission review has the
-//! object as it shall be and as it is, so 4.5 MiB and a few kB about the request, and some more where JSON writes a character in
-//! several. A conversion review has one object: the API server decodes and converts lists item by item. What is larger is answered
-//! with 413, which the API server reports as the failure of the webhook. Where that would let a job in that is to be queued, it is
-//! answered by its head (see [`Reviewer::turned_away`](super::server::Reviewer::turned_away)).
+//! The API server takes requests of at most 3 MiB and stores objects of at most 1.5 MiB (etcd's limit). An admission review has the new and the old
+//! object, so 4.5 MiB and a few kB about the request, and more where JSON escapes characters. A conversion review has one object: the API server
+//! decodes and converts lists item by item. Larger reviews are answered with 413, which the API server reports as a failure of the webhook. If that
+//! would admit a job that should be queued, the review is answered from its head (see
+//! [`Reviewer::turned_away`](super::server::Reviewer::turned_away)).
 //!
 //! Large reviews never keep small ones waiting: these have memory of their own.
 
@@ -25,8 +25,8 @@ pub const BODY_BYTES: usize = 8 << 20;
 const ALL_BODIES: usize = 32 << 20;
 /// The memory of all reviews that are being worked on, as [`weights`] has it.
 const ALL_WORK: usize = 64 << 20;
-/// What the object of a review may take of it, if the write makes it larger: a later review has the object twice, as it shall be and as
-/// it is, and what is stored can be stopped, changed and deleted.
+/// The share of a review's object, if the write makes it larger: a later review contains the object twice, new and old, so that a stored object can
+/// be stopped, changed and deleted.
 const ONE_OBJECT: usize = ALL_WORK / 2 - (2 << 20);
 /// The bytes of small reviews, beyond [`ALL_BODIES`], while these are taken.
 const SMALL_BODIES: usize = 4 << 20;
@@ -34,19 +34,19 @@ const SMALL_BODIES: usize = 4 << 20;
 const SMALL_BODY: usize = 256 << 10;
 /// The memory of small reviews that are being worked on.
 const SMALL_WORK: usize = 8 << 20;
-/// What a small review takes of it.
+/// The share of a small review.
 const SMALL: usize = 1 << 20;
 /// How much of a body is let come in after it was refused.
 const MOST_DRAINED: usize = 64 << 20;
 /// How long a review waits for its turn. The API server waits 10 s for an answer by default.
 const TURN: Duration = Duration::from_secs(5);
 
-/// What a JSON object takes in memory, at least: a node of its map; or the Rust struct that is read from it.
+/// The least memory of a JSON object: a node of its map; or the Rust struct that is read from it.
 const OBJECT: usize = 960;
-/// What any other value takes.
+/// The memory of any other value.
 const VALUE: usize = 64;
-/// How many times a text is there while a review is worked on, beside its body: read, converted, and in the buffer of the answer, which
-/// grows by doubling.
+/// How many copies of a text exist while a review is worked on, beside its body: decoded, converted, and in the buffer of the answer, which grows by
+/// doubling.
 const COPIES: usize = 4;
 
 /// Why a review is not worked on.
@@ -64,7 +64,7 @@ pub enum Refusal {
     /// The body broke off.
     #[error("the review is incomplete")]
     Incomplete,
-    /// It is no review, or what it says of an object cannot be read.
+    /// It is not a review, or its object cannot be read.
     #[error("the review cannot be read")]
     Unreadable,
     /// The reviewer panicked.
@@ -90,7 +90,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// What is left for reviews.
+/// The memory that is left for reviews.
 #[derive(Debug)]
 pub struct Bounds {
     bodies: Arc<Semaphore>,
@@ -143,24 +143,24 @@ impl Granted {
     }
 }
 
-/// A review that is not worked on.
+/// A review that is not decoded.
 #[derive(Debug)]
 pub struct Unread {
     /// Why.
     pub why: Refusal,
-    /// What was read of its body.
+    /// The part of its body that was read.
     pub head: Arc<Vec<u8>>,
     rest: Option<BodyDataStream>,
     _granted: Option<Granted>,
 }
 
 impl Unread {
-    /// One whose body was read.
+    /// A review whose body was read.
     pub fn whole(why: Refusal, head: Arc<Vec<u8>>, granted: Granted) -> Self {
         Self { why, head, rest: None, _granted: Some(granted) }
     }
 
-    /// Lets the rest of the body come in, and keeps none of it: a client that is still sending might miss an answer.
+    /// Reads the rest of the body, and drops it: a client that is still sending might miss an answer.
     pub async fn drain(self, until: Instant) {
         let Some(mut rest) = self.rest else { return };
         let drained = async {
@@ -171,7 +171,7 @@ impl Unread {
                 bytes += piece.len();
             }
         };
-        // What is later is not waited for by the API server, either.
+        // The API server does not wait longer, either.
         let _ = tokio::time::timeout_at(until.into(), drained).await;
     }
 }
@@ -183,8 +183,8 @@ impl Drop for Granted {
 }
 
 impl Bounds {
-    /// Reads a body. Its bytes are granted as they come: what a request only announces keeps nothing from others. When none are
-    /// left, those that hold much of it, and for long, give way. Of one that is too long the head is read where that `matters`.
+    /// Reads a body. Its bytes are granted as they are received: a request that only announces bytes takes none from others. If none are left,
+    /// requests that hold many bytes for long are closed. If the body is too large its head is read if that `matters`.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Bounds {
             }
             let got = self.grant(&mut granted, bytes, until).await;
             if read.is_empty() {
-                // Announced, and at most BODY_BYTES: memory that is not written to is not taken.
+                // The announced size, and at most BODY_BYTES: memory that is not written to is not used.
                 read.reserve_exact(announced.min(most));
             }
             read.extend_from_slice(&piece);
@@ -230,11 +230,11 @@ impl Bounds {
         Err(Unread { why, head: Arc::new(read), rest: Some(pieces), _granted: Some(granted) })
     }
 
-    /// Grants what is missing up to so many bytes.
+    /// Grants the missing bytes up to this number.
     ///
     /// # Errors
     ///
-    /// If so many bytes are not free in time.
+    /// If they are not free in time.
     pub async fn grant(&self, granted: &mut Granted, bytes: usize, until: Instant) -> Result<(), Refusal> {
         let missing = bytes.saturating_sub(granted.bytes());
         if missing == 0 {
@@ -294,7 +294,7 @@ struct Weights {
 /// as much.
 fn weights(json: &[u8]) -> Weights {
     let mut weights = Weights::default();
-    // The last text, and where the scan is: in which field of the request, how deep.
+    // The last text, and the position of the scan: in which field of the request, and how deep.
     let (mut last, mut field, mut depth) = (&json[..0], &json[..0], 0_usize);
     let mut at = 0;
     while let Some(byte) = json.get(at) {
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(weights(br#"{"request":{"objects":[{},{}]}}"#).object, 0);
     }
 
-    /// A review of an object with so many variables as it is, and so many and so large an annotation as it shall be.
+    /// A review of an old object with this number of variables, and a new one with this number and size of annotations.
     fn review(old: Option<usize>, new: usize, more: usize) -> Vec<u8> {
         let object = |variables: usize, more: usize| {
             let env = vec![r#"{"name":"A"}"#; variables].join(",");
@@ -388,7 +388,7 @@ mod tests {
         let bounds = Bounds::default();
         let judge =
             async |old, new, more| bounds.turn(&review(old, new, more), 0, deadline(None)).await.map(drop);
-        // As many as can be created.
+        // The largest that can be created.
         let (mut most, mut step) = (0, 1 << 16);
         while step > 0 {
             if judge(None, most + step, 0).await.is_ok() {
@@ -423,13 +423,13 @@ mod tests {
         assert_eq!(bounds.turn(bomb.as_bytes(), 0, deadline(None)).await.unwrap_err(), Refusal::TooMany);
     }
 
-    /// A list of so many objects.
+    /// A list of this number of objects.
     fn objects(count: usize) -> Vec<u8> {
         format!("[{}]", vec!["{}"; count].join(",")).into_bytes()
     }
 
     #[tokio::test]
-    async fn a_review_that_has_no_turn_in_time_is_told_so() {
+    async fn a_review_that_has_no_turn_in_time_gets_the_reason() {
         let bounds = Bounds::default();
         let (now, later) = (Instant::now(), deadline(None));
         let turn =

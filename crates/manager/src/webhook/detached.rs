@@ -1,7 +1,7 @@
-//! What runs on the quota of the job that controls it stays below that job. Nothing would hold quota for it otherwise, and nothing would stop it.
+//! Objects that run on the quota of the job that controls them stay below that job. Otherwise nothing would hold quota for them or stop them.
 //!
-//! Users can change owner references, and the labels by which a controller finds its pods again: one that does not find a pod lets it go. Once a
-//! managed job has made something, neither changes until that has ended.
+//! Users can change owner references, and the labels by which a controller finds its pods: a controller no longer manages a pod that it does not
+//! find. Neither may change on what a managed job has made until that has ended.
 
 use std::collections::BTreeMap;
 
@@ -65,18 +65,18 @@ pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Ru
     })
 }
 
-/// Whether a user's work is to take objects of a kind from below others.
+/// Whether detaching objects of a kind from others is this user's job.
 pub(super) fn may_detach(kind: JobKind, user: &UserInfo) -> bool {
     user.collects() || kind.integration().of_pods && user.is_of_kubernetes()
 }
 
-/// Whether objects of a kind that make others are known, if they are there.
+/// Whether owners of a kind are known, if they exist.
 fn is_known(kind: JobKind, of_pods: bool, rules: Rules<'_>) -> bool {
     if rules.external.contains(&kind) {
         return true;
     }
     let integration = kind.integration();
-    // Pods of others are told by marks of their own.
+    // Pods of other kinds are identified by marks of their own.
     let makes_pods = !(integration.suspends_pods || integration.of_pods || kind.has_groups());
     let makes = if of_pods { makes_pods } else { kind.makes_jobs() || kind.is_declared() };
     makes && rules.kinds.contains(&kind)

@@ -1,4 +1,4 @@
-//! What job webhooks must know, kept up to date from the same watches that feed the engine.
+//! What job webhooks need to know, from the same watches that feed the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Facts {
 /// A job that may own others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
-    /// Its UID: an owner reference with another one is none to it.
+    /// Its UID: an owner reference with another UID does not point to it.
     pub uid: Arc<str>,
     /// Whether it has a queue name: then its child Jobs are its to start and stop.
     pub queued: bool,
@@ -47,11 +47,11 @@ pub struct Owner {
     pub parts: Vec<(String, i32)>,
     /// The objects that it wraps, which its controller makes.
     pub wraps: Vec<Arc<Wrapped>>,
-    /// What its pods are told by.
+    /// How its pods are identified.
     pub pods: PodMarks,
     /// Whether it is being deleted, and what its controller makes until then cleans up after it.
     pub cleans_up: bool,
-    /// Whether it is being deleted, and its controller, which may be behind, makes jobs: these have no quota any more.
+    /// Whether it is being deleted, and its controller, which may lag behind, makes jobs: these have no quota any more.
     pub leaves: bool,
     /// Kind, name and UID of the job that controls it.
     pub above: Option<(JobKind, String, String)>,
@@ -68,7 +68,7 @@ pub struct FactStore {
 }
 
 impl FactStore {
-    /// Without facts. With these kinds jobs are queued; others manage the external ones.
+    /// Without facts. `kinds` are queued; other controllers manage the `external` ones.
     pub fn of(kinds: &[JobKind], external: BTreeSet<JobKind>) -> Self {
         let pods = kinds.iter().any(|kind| kind.integration().of_pods);
         Self { current: RwLock::default(), pods, external }
@@ -84,7 +84,7 @@ impl FactStore {
         }
     }
 
-    /// All pods that make others have been seen: those that are not among them are gone.
+    /// All pods that make others have been listed: those that are not in the list are gone.
     pub fn keep_makers(&self, present: &BTreeSet<(String, String)>) {
         let mut facts = self.current.write().unwrap_or_else(PoisonError::into_inner);
         facts.makers.retain(|key, _| present.contains(key));
@@ -122,10 +122,10 @@ impl FactStore {
         }
     }
 
-    /// Whether jobs of a kind may own what the webhooks look at.
+    /// Whether jobs of a kind may own objects that the webhooks review.
     fn may_own(&self, kind: Kind) -> bool {
         let Kind::Job(kind) = kind else { return false };
-        // What the controllers of declared kinds make is not known.
+        // It is not known what the controllers of declared kinds make.
         let makes_jobs = kind.makes_jobs() || kind.is_declared() || self.external.contains(&kind);
         makes_jobs || self.pods && !kind.integration().of_pods
     }

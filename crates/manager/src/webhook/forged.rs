@@ -1,7 +1,7 @@
-//! Pods that only look like those of a queued Job. The Job controller takes each pod that its selector matches for one of the Job's, also one that a
-//! user made, whatever it asks for, and makes one less itself: it would run on the quota of the Job. So only that controller makes them.
+//! Pods that only look like those of a queued Job. The Job controller adopts each pod that its selector matches, also one that a user made, whatever
+//! it requests, and makes one less itself: that pod would run on the quota of the Job. So only that controller may create such pods.
 //!
-//! Of operators' kinds it is not known who makes their pods: the operators are installed under any name.
+//! For operators' kinds it is not known which user makes their pods: operators are installed under any name.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::facts::{Facts, Owner};
 use super::owners::{ControllerName, Rules, name_of};
 use super::review::Request;
 
-/// Why a new pod is refused, or a change that makes it one of a Job's.
+/// Why a new pod is refused, or a change that turns a pod into one of a Job's.
 pub(super) fn refusal(request: &Request, facts: &Facts, rules: Rules<'_>) -> Option<String> {
     if request.user_info.is_controller() {
         return None;
@@ -37,7 +37,7 @@ fn is_made_by_kubernetes(kind: JobKind) -> bool {
     integration.built_into_kubernetes && !integration.of_pods && !integration.suspends_pods
 }
 
-/// The queued job whose controller takes a pod for one of its own.
+/// The queued job whose controller would adopt a pod.
 fn claimed<'a>(
     pod: &'a Value,
     request: &'a Request,
@@ -58,12 +58,12 @@ fn claimed<'a>(
         let owner = facts.owners.get(&(named, namespace.to_owned(), controller.name.to_owned()));
         let is_it = match owner.filter(|owner| *owner.uid == *controller.uid) {
             Some(owner) => takes(job, owner),
-            // It may have been made just now.
+            // It may have been created just now.
             None => labels.values().any(|value| value == controller.uid),
         };
         return is_it.then_some(job);
     }
-    // It would be adopted.
+    // The controller would adopt it.
     kinds.find_map(|kind| {
         let from = (kind, namespace.to_owned(), String::new());
         let jobs = facts.owners.range(from..);

@@ -1,5 +1,5 @@
-//! What stands above an object that a webhook looks at, as far as watches have shown it: by kind, name and UID, in the object's namespace. What only
-//! names an owner has none.
+//! The owners above a reviewed object, as far as watches have shown them: by kind, name and UID, in the object's namespace. An owner reference to an
+//! object that does not exist does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const MAX_NESTING: usize = 10;
 /// Which jobs are managed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
-    /// The kinds of which jobs are queued.
+    /// The queued job kinds.
     pub kinds: &'a [JobKind],
     /// Kinds that others manage.
     pub external: &'a BTreeSet<JobKind>,
@@ -40,7 +40,7 @@ pub struct ControllerName<'a> {
 }
 
 impl<'a> ControllerName<'a> {
-    /// That of an object.
+    /// The controller of an object.
     pub fn of(object: &'a Value) -> Option<Self> {
         let owners = object["metadata"]["ownerReferences"].as_array()?;
         let owner = owners.iter().find(|owner| owner["controller"] == true)?;
@@ -57,7 +57,7 @@ impl<'a> ControllerName<'a> {
     }
 }
 
-/// The name of an object, or, of a new one, the beginning of it that was asked for.
+/// The name of an object, or the requested prefix of a new object's name.
 pub fn name_of(object: &Value) -> &str {
     let mut names = ["name", "generateName"].iter().filter_map(|key| object["metadata"][key].as_str());
     names.find(|name| !name.is_empty()).unwrap_or_default()
@@ -73,7 +73,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// What is known of a pod, given as metadata.
+    /// The owner of a pod, given as metadata.
     pub fn of(pod: &Value) -> Self {
         let job = ControllerName::of(pod).and_then(|owner| {
             let kind = JobKind::from_owner(owner.api_version, owner.kind)?;
@@ -125,7 +125,7 @@ impl Admitted {
         self.by_workload.keys()
     }
 
-    /// Whether a Workload of a job is admitted. Those in other namespaces only claim to be its.
+    /// Whether a Workload of a job is admitted. Jobs in other namespaces only claim to own it.
     fn has(&self, namespace: &str, uid: &Arc<str>) -> bool {
         let from = (Arc::clone(uid), namespace.to_owned(), String::new());
         let next = self.by_job.range(from..).next();
@@ -136,15 +136,15 @@ impl Admitted {
 /// Whether the controller of a kind makes pods, and not only jobs that do.
 fn makes_pods(kind: JobKind) -> bool {
     let integration = kind.integration();
-    // A part that is called after a pod set plays only that one.
+    // A part that is named after a pod set runs only that one.
     let plays_all = |names: &PartNames| !matches!(names, PartNames::PodSet | PartNames::Job(_));
     let by_parts = integration.parts.iter().any(|parts| plays_all(&parts.names));
     !integration.of_pods && !integration.wraps_objects && !by_parts
 }
 
-/// Whether a job of this kind may have made a pod, or another object. Nothing keeps a pod, or an object that suspends its pods, from running if it did
-/// not; what an object that suspends its pods makes is told by marks. A job that its owner's controller does not make is one like any other. What the
-/// controllers of declared kinds make is not known: where `all` jobs are managed, it is managed by itself.
+/// Whether a job of this kind may have made a pod, or another object. If it did not, nothing keeps a pod, or an object that suspends its pods, from
+/// running; what an object that suspends its pods makes is identified by marks. A job that its owner's controller does not make is a job like any
+/// other. What the controllers of declared kinds make is not known: where `all` jobs are managed, it is managed by itself.
 fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: &str, all: bool) -> bool {
     let of_pods = part.integration().of_pods;
     let is_it = |object: &Arc<Wrapped>| {
@@ -196,11 +196,11 @@ impl Facts {
             let external = rules.external.contains(&kind);
             let counts = external || rules.kinds.contains(&kind);
             let Some(owner) = owner.filter(|owner| counts && *owner.uid == *uid) else { break };
-            // What it makes is told by the marks of its pod templates.
+            // What it makes is identified by the marks of its pod templates.
             if kind.has_groups() {
                 break;
             }
-            // What the controllers of others make is not known.
+            // It is not known what other controllers make.
             if !external && !may_make(kind, owner, part, name, rules.all) {
                 break;
             }
@@ -214,8 +214,8 @@ impl Facts {
         found
     }
 
-    /// Whether a new pod may be one that its controller made, and runs on quota: that of the controller, or of a job above it. What belongs to a job
-    /// that waits has no reason to be there. The engine lets go of a pod of which that becomes known later.
+    /// Whether a new pod was probably made by its controller, and runs on quota: that of the controller, or of a job above it. A waiting job has no
+    /// reason to have pods. If the engine later learns more about a pod, it releases it.
     pub fn vouches_for(
         &self,
         rules: Rules<'_>,
@@ -245,8 +245,8 @@ impl Facts {
         Some(may_be_pod_of(&PodMaker { kind, name, uid, marks: &owner.pods }, &pod))
     }
 
-    /// Whether a new pod is one of a job that is managed and admitted, of a kind whose pods tell by their labels: the one that the job names, while
-    /// nothing else controls it, or one that this one makes. What belongs to a job that waits has no reason to be there.
+    /// Whether a new pod belongs to a managed and admitted job, of a kind whose pods are identified by labels: the job that its label names, if
+    /// nothing else controls it, or if a pod of the job made it. A waiting job has no reason to have pods.
     pub fn knows_pod(&self, rules: Rules<'_>, namespace: &str, pod: &Value) -> bool {
         let metadata = &pod["metadata"];
         let by_label = rules.kinds.iter().filter(|kind| kind.integration().pods_tell_by_label);
@@ -278,7 +278,7 @@ impl Facts {
         })
     }
 
-    /// Whether a job is managed, by itself or by what stands above it, and that is admitted.
+    /// Whether a job is managed, by itself or by a job above it, and that is admitted.
     fn is_admitted(&self, rules: Rules<'_>, namespace: &str, job: (JobKind, &str), owner: &Owner) -> bool {
         let mut managers = self.managers(rules, namespace, job, owner);
         managers.any(|owner| self.admitted.has(namespace, &owner.uid))

@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::bounds::Refusal;
 use super::users::UserInfo;
 
-/// What the API server posts.
+/// The API server's request.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Review {
     /// The request.
     pub request: Request,
 }
 
-/// One write to be judged.
+/// One write to be reviewed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Request {
@@ -27,15 +27,15 @@ pub struct Request {
     pub namespace: String,
     /// `status` for writes of the status.
     pub sub_resource: String,
-    /// Who writes.
+    /// The user of the write.
     pub user_info: UserInfo,
     /// The object as it would be.
     pub object: Value,
-    /// The object as it is, for updates.
+    /// The old object, for updates.
     pub old_object: Value,
 }
 
-/// What the API server gets back.
+/// The answer to the API server.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {

@@ -1,5 +1,5 @@
-//! Which review goes where: conversion, the kinds of kueue.x-k8s.io, and jobs. The rules are elsewhere (`api`, `jobs`);
-//! here they get what they must know, from memory.
+//! Routes reviews: conversion, the kinds of kueue.x-k8s.io, and jobs. The rules are elsewhere (`api`, `jobs`); this module gives them the facts from
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Reviewers {
         answer(&request.uid, verdict)
     }
 
-    /// The judgement of a write of a job of a kind that is queued.
+    /// The verdict about a write of a job of a queued kind.
     fn verdict(&self, hook: JobHook, request: &Request, facts: &Facts) -> Verdict {
         let (JobHook::Mutate(kind) | JobHook::Validate(kind)) = hook;
         let none = BTreeMap::new();
@@ -164,7 +164,7 @@ impl Reviewers {
         }
     }
 
-    /// A new pod: gated if it is to be queued, and kept off the nodes that its JobSet is to avoid.
+    /// A new pod: gated if it is to be queued, and kept off the nodes that its JobSet avoids.
     fn mutated_pod(&self, request: &Request, context: &Context<'_>) -> Verdict {
         let queued = if request.operation == "CREATE" {
             mutate_plain_pod(&request.object, context, &self.pod_selectors())
@@ -176,7 +176,7 @@ impl Reviewers {
         Verdict::Patched([queued, mutate_pod(&request.object)].map(operations).concat())
     }
 
-    /// Whether a pod is of those that are queued: all, or those that another object suspends, or did.
+    /// Whether a pod is one of those that are queued: all, or those that another object suspends, or did.
     fn looks_after(&self, request: &Request) -> bool {
         !self.implied_pods
             || [&request.object, &request.old_object].iter().any(|pod| suspending_parent(pod).is_some())
@@ -190,22 +190,22 @@ impl Reviewers {
         Rules { kinds: &self.kinds, external: &self.external, all }
     }
 
-    /// Whether the job belongs to one that is managed itself, and so is not to be managed twice. An owner that was not seen may be made up:
-    /// until it is, the job is one like any other, and its real owner lets it run, or makes it anew.
+    /// Whether the job belongs to a managed job, and so is not managed twice. An owner that was not seen may be made up: until it is seen, the job is
+    /// a job like any other, and its real owner resumes it, or makes it anew.
     fn has_managed_owner(&self, kind: JobKind, request: &Request, facts: &Facts) -> bool {
         let rules = self.rules(&request.namespace, facts);
         let of_pods = kind.integration().of_pods;
         if of_pods && facts.knows_pod(rules, &request.namespace, &request.object) {
             return true;
         }
-        // Marks that are there stay, whatever an update says of owners.
+        // Existing marks stay, whatever an update changes about owners.
         if is_marked(kind, &request.old_object) {
             return false;
         }
         let Some(owner) = ControllerName::of(&request.object) else { return false };
         let Some(above) = owner_kind(&request.object, &self.external) else { return false };
         if of_pods && above.integration().pods_tell_by_label {
-            // Then it is none of its pods.
+            // Then it does not belong to its pods.
             return false;
         }
         let name = name_of(&request.object);
@@ -219,8 +219,8 @@ impl Reviewers {
         !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
     }
 
-    /// Whether the job that controls a new one is being deleted, and its controller does not know it yet. The new job is not refused: it goes with the
-    /// other, and a controller that is refused would only try again.
+    /// Whether the job that controls a new one is being deleted, and its controller does not know that yet. The new job is not refused: it will be
+    /// deleted with the other, and the controller would only retry.
     fn controller_leaves(&self, request: &Request, facts: &Facts) -> bool {
         let controller = ControllerName::of(&request.object).zip(owner_kind(&request.object, &self.external));
         controller.is_some_and(|(owner, kind)| {
@@ -230,7 +230,7 @@ impl Reviewers {
     }
 }
 
-/// The object whose pods a new pod says to be one of, if it was seen.
+/// The object that a new pod claims to belong to, if it was seen.
 fn gatherer<'a>(kind: JobKind, request: &Request, facts: &'a Facts) -> Option<Gatherer<'a>> {
     let parent = Parent::of(&request.object["metadata"]).filter(|_| kind.integration().of_pods)?;
     let key = (parent.kind, request.namespace.clone(), parent.name.to_string());
@@ -238,7 +238,7 @@ fn gatherer<'a>(kind: JobKind, request: &Request, facts: &'a Facts) -> Option<Ga
     Some(Gatherer { uid, queue_name: queue_name.as_deref(), priority_class: priority_class.as_deref() })
 }
 
-/// What a check says.
+/// The verdict of a check.
 fn judged(checked: Result<(), Denied>) -> Verdict {
     match checked {
         Ok(()) => Verdict::Allowed,

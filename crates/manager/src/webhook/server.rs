@@ -21,14 +21,14 @@ use crate::shutdown::Stop;
 pub trait Reviewer: Send + Sync + 'static {
     /// Whether reviews are posted to this path.
     fn has(&self, path: &str) -> bool;
-    /// The bytes that an answer on this path may have beyond those of the review.
+    /// How many bytes an answer on this path may have beyond those of the review.
     fn most(&self, path: &str) -> usize;
     /// Whether [`Reviewer::turned_away`] may answer on this path.
     fn reads_heads(&self, path: &str) -> bool;
-    /// The answer to a review that is not worked on, from its `head`: as much as was read of it. None where the failure of the webhook is answer
-    /// enough; where the API server ignores that, something would be let in that a review would have changed or refused.
+    /// The answer to a review that is not decoded, from its `head`: the part that was read. `None` if the failure of the webhook is answer enough; if
+    /// the API server ignores that failure, a write would be accepted that a review would have changed or refused.
     fn turned_away(&self, path: &str, head: &[u8], why: Refusal) -> Option<Vec<u8>>;
-    /// The answer to a review posted to `path`; nothing for an unknown path, an error for a body that is no review.
+    /// The answer to a review posted to `path`; `None` for an unknown path, an error for a body that is not a review.
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>>;
 }
 

@@ -1,24 +1,25 @@
-//! Who writes, as far as that matters: what controllers of Kubernetes do is no user's doing.
+//! Recognizes the controllers of Kubernetes among the users of requests.
 
 use serde::Deserialize;
 
-/// What takes references to objects that are gone out of others, or works on a namespace that goes. The chart's policy `no-orphans` has the same.
+/// The users that remove references to deleted objects, or clean up a namespace that is being deleted. The chart's policy `no-orphans` has the same
+/// ones.
 const COLLECTORS: [&str; 3] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
     "system:kube-controller-manager",
 ];
-/// The names that Kubernetes gives, which no tenant has but for those of service accounts.
+/// The prefix of Kubernetes' own names, which no tenant has except service accounts.
 const SYSTEM: &str = "system:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccount:";
-/// Controllers that Kubernetes brings along: that of Jobs makes pods, adopts them, and lets them go.
+/// The namespace of Kubernetes' own controllers: that of Jobs makes pods, adopts them, and releases them.
 const CONTROLLERS: &str = "system:serviceaccount:kube-system:";
 /// The name of requests without a user.
 const ANONYMOUS: &str = "system:anonymous";
 /// May do everything: an administrator, and on small clusters the controllers, too.
 const MASTERS: &str = "system:masters";
 
-/// Who writes.
+/// The user of a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
@@ -29,17 +30,17 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// Whether references to objects that are gone are taken out of others by this user.
+    /// Whether this user removes references to deleted objects.
     pub fn collects(&self) -> bool {
         COLLECTORS.contains(&self.username.as_str())
     }
 
-    /// Whether this is a controller that Kubernetes brings along.
+    /// Whether this is one of Kubernetes' own controllers.
     pub fn is_of_kubernetes(&self) -> bool {
         self.username.starts_with(CONTROLLERS)
     }
 
-    /// Whether this is a controller that Kubernetes brings along, or may be: distributions differ in what they call them.
+    /// Whether this is one of Kubernetes' own controllers. or may be: distributions differ in what they call them.
     pub fn is_controller(&self) -> bool {
         let name = self.username.as_str();
         let named_by_kubernetes =
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controllers_are_told_from_tenants() {
+    fn controllers_are_distinguished_from_tenants() {
         let is_controller = |name: &str, groups: &[&str]| {
             let groups = groups.iter().map(|group| (*group).to_owned()).collect();
             UserInfo { username: name.to_owned(), groups }.is_controller()

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_noted_was_as_it_was_noted_last() {
+    fn the_last_note_holds_until_the_next_one() {
         let (mut busy, now) = (Busy::default(), Instant::now());
         assert!(!busy.note(now, true));
         assert!(busy.note(now + Duration::from_mins(1), false));

@@ -1,4 +1,4 @@
-//! How important writes are.
+//! The importance of writes.
 
 use sluice_engine::effect::Purpose;
 
@@ -11,7 +11,7 @@ pub enum Class {
     Admissions,
     /// A Workload is made, or follows its job.
     Workloads,
-    /// What is over is put away.
+    /// Ended objects are cleaned up.
     Ends,
     /// Why something waits, and how much of a queue is used.
     Reports,

@@ -1,5 +1,5 @@
-//! Has the pods of a stopped or ended job go that its controller lets run on. They are looked for when that is needed, among all of the job's namespace: the engine
-//! knows few pods, and their labels are what their users write.
+//! Deletes the pods of a stopped or ended job that its controller leaves running. They are looked for on demand, among all pods of the job's
+//! namespace: the engine knows few pods, and their labels are written by users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,24 +20,24 @@ use super::{Sending, persist};
 use crate::api_call::{Call, Content};
 use crate::random;
 
-/// Pods that have not ended, in pages of so many: a page is in memory as it comes, and users write a quarter of a megabyte into the annotations of
-/// each pod.
+/// Selects pods that have not ended, in pages of limited size: a page is in memory as a whole, and users may write a quarter of a megabyte into the
+/// annotations of each pod.
 const LIVE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=100";
-/// The same of whole pods, which may have a megabyte and a half each.
+/// The same for whole pods, which may have a megabyte and a half each.
 const WHOLE: &str = "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed&limit=25";
-/// So many pods at most, and so many pages, whatever is in them.
+/// The highest number of pods, and of pages, whatever their content.
 const MOST_PODS: usize = 100_000;
 const PAGES: usize = MOST_PODS / 25;
-/// So many pods are deleted at most, before it is looked again: other writes wait for a place meanwhile.
+/// How many pods are deleted before the next look: other writes wait for a slot meanwhile.
 const MOST: usize = 200;
-/// So many that fail otherwise than by a refusal are the API server's trouble: it is left alone until the next look.
+/// After this number of failures other than refusals the API server has a problem: it is left alone until the next look.
 const UNANSWERED: usize = 3;
 
 #[derive(Deserialize)]
 struct List {
     #[serde(default)]
     metadata: ListMetadata,
-    /// Of a list of metadata that is empty, the API server writes `null`.
+    /// For an empty list of metadata, the API server writes `null`.
     items: Option<Vec<Item>>,
 }
 
@@ -69,7 +69,7 @@ struct Gate {
     name: String,
 }
 
-/// What is read of it. Nothing else is kept: there may be very many pods, and users write what they like into theirs.
+/// The fields that are read. Nothing else is kept: there may be very many pods, and users write what they like into theirs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
@@ -86,7 +86,7 @@ struct Metadata {
     annotations: Annotations,
 }
 
-/// The labels by which Kubernetes' own controller of Jobs knows their pods.
+/// The labels by which Kubernetes' own Job controller identifies pods.
 #[derive(Default, Deserialize)]
 struct Labels {
     #[serde(rename = "batch.kubernetes.io/controller-uid")]
@@ -146,7 +146,7 @@ impl Item {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether it uses no quota, nor will: it waits behind a gate of ours, or was deleted before it got a node or on one that is lost.
+    /// Whether it uses no quota, now or later: it waits behind a gate of Sluice, or was deleted before it got a node or on a lost node.
     fn uses_nothing(&self, lost: &[Arc<str>]) -> bool {
         let node = &*self.spec.node_name;
         let never_ends = node.is_empty() || lost.iter().any(|lost| **lost == *node);
@@ -218,7 +218,7 @@ async fn look(
     let owners = whose(&items, left);
     let own: Vec<_> =
         owners.iter().map(|of| of.iter().filter_map(|at| left.get(*at)?.ends_within).max()).collect();
-    // Pods that pods made have as long as those.
+    // Pods that other pods made have the same time as those.
     let ends_within = by_controller(&items).greatest(&own);
     let overdue = items.iter().zip(ends_within).filter_map(|(item, within)| {
         let within = within?;
@@ -227,7 +227,7 @@ async fn look(
         (!in_time).then_some((&**name, &**uid, Some(within)))
     });
     let overdue: Vec<_> = overdue.collect();
-    // What remains is known whatever comes of that.
+    // What remains is known whatever the outcome.
     if let Some((pod, error)) = delete_each(sending, namespace, &overdue).await {
         warn!(%namespace, pod, %error, "a pod that has had long enough cannot be deleted");
     }
@@ -237,7 +237,7 @@ async fn look(
     if remain.is_empty() { Ok(()) } else { Err(WriteError::PodsRemain(remain)) }
 }
 
-/// The positions of those to which each of these pods belongs by itself. One that a pod made belongs to those of that pod, too.
+/// The positions in `left` that each of these pods belongs to. A pod that another pod made belongs to the same ones as that pod.
 fn whose(items: &[Item], left: &[LeftPods]) -> Vec<BTreeSet<usize>> {
     let goes = left.iter().enumerate().filter(|(_, left)| left.by_name);
     let by_workload: BTreeMap<&str, usize> = goes.map(|(at, left)| (&*left.workload, at)).collect();
@@ -271,7 +271,7 @@ async fn list(sending: &Sending, namespace: &Arc<str>, query: &str) -> Result<Ve
     let whole = query == WHOLE;
     let list = format!("{}?{query}", collection(&all, Kind::Pod.version()));
     let (mut found, mut page) = (Vec::new(), list.clone());
-    // Whole lists take turns, and not their pages: each is over soon.
+    // Whole lists take turns, not their pages: each is over soon.
     let _in_memory = sending.large_answer().await?;
     for _ in 0..PAGES {
         let call = Call::get(page);
@@ -291,8 +291,8 @@ async fn list(sending: &Sending, namespace: &Arc<str>, query: &str) -> Result<Ve
     Err(WriteError::Transient(format!("there are too many pods in {namespace}")))
 }
 
-/// Deletes pods: name, UID, and how many seconds they have. Gives one that could not be deleted, and why: that keeps none of the others. Each time
-/// it begins with another one, so that those are not in the way of the same ones for good.
+/// Deletes pods: name, UID, and their seconds to end. Returns one that could not be deleted, and why: the others are deleted nevertheless. Each call
+/// begins with another pod, so that failing ones do not block the same others for good.
 async fn delete_each<'a>(
     sending: &Sending,
     namespace: &Arc<str>,
@@ -311,7 +311,7 @@ async fn delete_each<'a>(
     failed
 }
 
-/// Deletes a pod, and no namesake of it; in the background, with the grace that it asks for, or so many seconds.
+/// Deletes a pod, and not another pod of its name; in the background, with its own grace period, or with this number of seconds.
 async fn delete(
     sending: &Sending,
     namespace: &Arc<str>,

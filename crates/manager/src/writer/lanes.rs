@@ -1,18 +1,18 @@
-//! Which write may be sent next: one at a time per object, in order; what jobs wait for before what only reports on them; in a lane, objects in
-//! the order in which they became ready.
+//! Which write may be sent next: one at a time per object, in order; writes that jobs wait for before those that only report on them; within a class,
+//! objects in the order in which they became ready.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::class::Class;
 
-/// While more important writes wait, one of the others goes this often: none waits for good. That delays a more important write by one request in
-/// a tenth of a second at most.
+/// While more important writes wait, one of the others is sent this often, so that none waits for good. That delays a more important write by at most
+/// one request every tenth of a second.
 const TURN: Duration = Duration::from_millis(100);
-/// So many of the more important ones go before that at least: where few writes may go in a second, most of them are these.
+/// At least this number of the more important ones is sent before that: if few writes may be sent per second, most of them are these.
 const BETWEEN: u32 = 3;
 
-/// What has items in the lanes.
+/// A key of queued items.
 pub trait Key: Ord + Clone {
     /// Keys that are passed over together.
     type Group: Ord + Clone + std::fmt::Debug;
@@ -49,7 +49,7 @@ impl<K: Key> Ready<K> {
         self.len += 1;
     }
 
-    /// The number of the first key of a group that is not passed over.
+    /// The number of the first key of a group that is not skipped.
     fn next(&self, passes_over: impl Fn(&K::Group) -> bool) -> Option<u64> {
         self.order.iter().find(|(_, group)| !passes_over(group)).map(|(number, _)| *number)
     }
@@ -60,7 +60,7 @@ impl<K: Key> Ready<K> {
         self.remove(&group, 0)
     }
 
-    /// The first key that is meant, by its group and its place there.
+    /// The first matching key, by its group and its position there.
     fn find(&self, is_meant: impl Fn(&K) -> bool) -> Option<(K::Group, usize)> {
         self.groups.iter().find_map(|(group, keys)| {
             let at = keys.iter().position(|(_, key)| is_meant(key))?;
@@ -89,7 +89,7 @@ impl<K: Key> Ready<K> {
     }
 }
 
-/// Queues of items by key; at most one item per key is out at a time.
+/// Queues of items by key; at most one item per key is in progress at a time.
 #[derive(Debug)]
 pub struct Lanes<K: Key, T> {
     /// Exists while an item of the key is waiting or out.
@@ -98,7 +98,7 @@ pub struct Lanes<K: Key, T> {
     ready: [Ready<K>; Class::ALL.len()],
     /// The number of the next key that becomes ready.
     number: u64,
-    /// When the last item went before more important ones, and from which lane.
+    /// When the last item was sent before more important ones, and from which lane.
     turn: (Duration, usize),
     /// How many went since, up to [`BETWEEN`].
     between: u32,
@@ -112,7 +112,7 @@ impl<K: Key, T> Default for Lanes<K, T> {
 }
 
 impl<K: Key, T> Lanes<K, T> {
-    /// Adds an item behind those of the same key.
+    /// Adds an item after those with the same key.
     pub fn push(&mut self, key: K, lane: Class, item: T) {
         if let Some(items) = self.by_key.get_mut(&key) {
             items.push_back((lane, item));
@@ -127,7 +127,7 @@ impl<K: Key, T> Lanes<K, T> {
         self.number += 1;
     }
 
-    /// Takes an item out at a monotonic time, of a class up to `last` and of a group that is not passed over; its key gives no other until
+    /// Takes an item at a monotonic time, of a class up to `last` and of a group that is not skipped; its key gives no other item until
     /// [`Self::done`].
     pub fn pop(
         &mut self,
@@ -151,7 +151,7 @@ impl<K: Key, T> Lanes<K, T> {
         self.ready[..=last.index()].iter().flat_map(|keys| keys.groups.keys())
     }
 
-    /// The lane after `first` whose turn it is, in rotation, of those with an item that is next.
+    /// The next lane after `first`, in rotation, among those with a next item.
     fn others_turn(&mut self, first: usize, next: &[Option<u64>], now: Duration) -> Option<usize> {
         let (last, before) = self.turn;
         if now.saturating_sub(last) < TURN || self.between < BETWEEN {
@@ -188,7 +188,7 @@ impl<K: Key, T> Lanes<K, T> {
         Some((key, item))
     }
 
-    /// Forgets all items that wait. Those that are out stay so.
+    /// Drops all waiting items. Those in progress stay so.
     pub fn forget_waiting(&mut self) {
         for key in self.ready.iter_mut().flat_map(|keys| std::mem::take(keys).into_keys()) {
             self.by_key.remove(&key);

@@ -1,8 +1,8 @@
-//! How many writes are in flight: as many as the API server takes without getting slower.
+//! How many writes are in flight: as many as the API server handles without slowing down.
 //!
-//! Latencies are gathered in windows. The shortest mean of a window is that of an API server with nothing else to do; a longer one says how many
-//! of the requests in flight only wait (as TCP Vegas does it). A few of them keep the server busy, more only make all of them later. Now and then
-//! the limit goes down for one window, so that the shortest mean is that of today.
+//! Latencies are averaged in windows. The shortest average is that of an idle API server; a longer one says how many of the requests in flight only
+//! wait (as in TCP Vegas). A few waiting requests keep the server busy, more only delay all of them. Now and then the limit is lowered for one
+//! window, so that the shortest average stays current.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ const WAITING: (f64, f64) = (3.0, 6.0);
 const WINDOW: u32 = 16;
 /// Windows between two looks at the shortest mean.
 const WINDOWS: u32 = 200;
-/// What is left of the limit after a refusal for too many requests.
+/// The limit is multiplied by this after a refusal for too many requests.
 const REFUSED: f64 = 0.75;
-/// It goes down for refusals this often at most.
+/// The shortest time between two reductions because of refusals.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The limit.
@@ -32,7 +32,7 @@ pub struct Limit {
     windows: u32,
     /// Whether this window looks at the shortest mean.
     probes: bool,
-    /// Whether the server refused one in this window.
+    /// Whether the server refused a request in this window.
     refused: bool,
     /// When the limit went down for a refusal.
     lowered: Option<Instant>,
@@ -54,9 +54,9 @@ impl Limit {
         now as usize
     }
 
-    /// A request was answered after `latency`, while so many were in flight.
+    /// A request was answered after `latency`, while this number was in flight.
     pub fn answered(&mut self, latency: Duration, in_flight: usize) {
-        // What was sent before a look at the shortest mean says nothing about it.
+        // Requests that were sent before the limit was lowered for measuring do not show the shortest latency.
         if self.probes && in_flight > self.get() {
             return;
         }
@@ -69,8 +69,8 @@ impl Limit {
         }
     }
 
-    /// The server refused a request because it has too many. Of many at once the first counts; one that goes on to refuse gets ever less, also if
-    /// it answers none.
+    /// The server refused a request because it has too many. Of several at once the first counts; a server that goes on refusing gets fewer and fewer
+    /// requests, even if it answers none.
     pub fn refused(&mut self, now: Instant) {
         self.refused = true;
         if self.lowered.is_none_or(|at| now.saturating_duration_since(at) >= AGAIN) {
@@ -95,7 +95,7 @@ impl Limit {
         }
         let most = f64::from(u32::try_from(most).unwrap_or(u32::MAX));
         let waiting = most.min(self.allowed) * (1.0 - shortest / mean);
-        // A limit that is not reached says nothing about a higher one.
+        // If the limit is not reached, it is not known whether a higher one would help.
         let step = if waiting > WAITING.1 {
             -(self.allowed / 8.0).max(1.0)
         } else if waiting < WAITING.0 && !refused && most * 2.0 >= self.allowed {
@@ -111,7 +111,7 @@ impl Limit {
 mod tests {
     use super::*;
 
-    /// A server that works on `knee` requests at once, each for `service_ms`, and is asked as much as the limit lets through.
+    /// A server that works on `knee` requests at once, each for `service_ms`, and receives as many as the limit allows.
     fn play(limit: &mut Limit, knee: usize, service_ms: f64, answers: usize) -> usize {
         for _ in 0..answers {
             let in_flight = limit.get();
@@ -173,7 +173,7 @@ mod tests {
             limit.refused(now + Duration::from_millis(ms));
             assert_eq!(limit.get(), allowed, "{ms}");
         }
-        // Nothing goes up in a window with a refusal, and nothing goes down for one that was counted.
+        // The limit does not rise in a window with a refusal, and is not lowered twice for one.
         play(&mut limit, 1_000, 6.0, 16);
         limit.refused(now + Duration::from_millis(9_500));
         assert_eq!(limit.get(), 2);

@@ -1,6 +1,6 @@
-//! Carries out the engine's writes: as many at once as the API server takes without getting slower, in order per object, the most important
-//! first, paced, retried for a short while, and never when another replica may lead; the answer of each goes back to the engine. Those that hang
-//! leave their places to others.
+//! Carries out the engine's writes: as many at once as the API server handles without slowing down, in order per object, the most important first,
+//! paced, retried for a short while, and never when another replica may lead; each answer goes back to the engine. Writes that hang give their slots
+//! to others.
 
 mod busy;
 pub mod class;
@@ -43,12 +43,12 @@ pub use sending::Server;
 use sending::{Pace, Sending, persist};
 use suspects::Patience;
 
-/// How many writes are sent or pause before they are sent again, at most, beside those that hang and leave their places to others.
+/// How many writes are sent or pause before a retry at most, beside those that hang and give their slots to others.
 const MOST: usize = 64;
-/// So many that wait in turn for a large answer do not count, either: they are many where many jobs end at once.
+/// This number of writes that wait in turn for a large answer does not count, either: there are many when many jobs end at once.
 const MOST_IN_TURN: usize = 1000;
 
-/// What came of a write.
+/// The outcome of a write.
 pub type Answer = Result<Option<Object>, WriteError>;
 
 /// Takes answers to the engine: the generation, the write's name, the answer, the document of the object in it, and its place there.
@@ -57,7 +57,7 @@ pub type Answers = Arc<dyn Fn(u64, EffectId, Answer, Document, Slot) + Send + Sy
 /// Takes objects to the engine that a write on panicked, to be set aside, and the panic's message.
 pub type Poison = Arc<dyn Fn(ObjectRef, String) + Send + Sync>;
 
-/// The engine learns how many writes wait in steps of so many.
+/// The engine learns the number of waiting writes in steps of this size.
 const BACKLOG_STEP: usize = 16;
 
 /// Tells the engine how many writes wait to be sent.
@@ -71,20 +71,20 @@ pub type Meter = Arc<dyn Fn(&WriteRequest, Duration, &Answer) + Send + Sync>;
 pub struct Answering {
     /// How many writes wait.
     pub backlog: Backlog,
-    /// What is measured.
+    /// The metrics.
     pub meter: Meter,
     /// Answers.
     pub answers: Answers,
     /// Objects to be set aside.
     pub poison: Poison,
-    /// What waits for the engine.
+    /// The inputs that wait for the engine.
     pub intake: Intake,
 }
 
 /// A write and the generation of the engine that wants it.
 type Job = (u64, WriteRequest);
 
-/// What waits until nothing of the engine before is sent any more.
+/// A function that is called once no request of the previous engine is in progress.
 type Then = Box<dyn FnOnce() + Send>;
 
 /// The pool's inputs.
@@ -98,8 +98,8 @@ enum Order {
 /// Takes writes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// Bounded by the engine, which has one write per object open, may withdraw that once, and sends the next when it was answered
-    /// (`crates/engine/tests/life/memory.rs` counts them while none is answered). A bound of its own would have to stop the engine, or lose a write.
+    /// Bounded by the engine, which has one open write per object, may withdraw that once, and sends the next when it was answered
+    /// (`crates/engine/tests/life/memory.rs` counts them while none is answered). A separate bound would have to stop the engine, or lose a write.
     queue: mpsc::UnboundedSender<Order>,
     /// How many writes were taken; what became of how many is in `finished`.
     idle: watch::Receiver<bool>,
@@ -124,7 +124,7 @@ impl Writer {
 
     /// Queues a write.
     pub fn write(&self, generation: u64, request: WriteRequest) {
-        // The pool lives as long as any writer does.
+        // The pool lives as long as any writer.
         let _ = self.queue.send(Order::Write((generation, request)));
     }
 
@@ -134,14 +134,14 @@ impl Writer {
         let _ = self.queue.send(Order::Withdraw(generation, id));
     }
 
-    /// Drops everything that is queued or being sent, and what the engine as it is still decides: another replica may write from now on. No
-    /// answers come.
+    /// Drops everything that is queued or being sent, and what the current engine still decides: another replica may write from now on. No answers
+    /// are sent.
     pub fn abandon(&self) {
         let _ = self.queue.send(Order::Abandon);
     }
 
-    /// The engine was built anew: what the one before decided is not sent any more. The requests that are under way are waited for, because the
-    /// new one knows nothing of them; then `then` is done.
+    /// The engine was built anew: writes of the previous one are not sent any more. Requests in progress are waited for, because the new engine does
+    /// not know them; then `then` is called.
     pub fn rebuilt(&self, generation: u64, then: impl FnOnce() + Send + 'static) {
         let _ = self.queue.send(Order::Rebuilt(generation, Box::new(then)));
     }
@@ -154,7 +154,7 @@ impl Writer {
 
     /// Waits until nothing is queued or being sent, but not longer than `limit`; whether that came about.
     pub async fn drain(mut self, limit: Duration) -> bool {
-        // What was queued a moment ago must have been seen.
+        // Requests that were queued a moment ago must have been received.
         tokio::task::yield_now().await;
         tokio::time::timeout(limit, self.idle.wait_for(|idle| *idle))
             .await
@@ -162,7 +162,7 @@ impl Writer {
     }
 }
 
-/// What is needed to send.
+/// The parts that sending needs.
 struct Sender {
     server: Server,
     versions: Versions,
@@ -180,9 +180,9 @@ struct Done {
     place: Slot,
 }
 
-/// The last class of which one more may be sent, while so many reports are under way, alone or beside other writes that are or wait. Beside others,
-/// which each of them makes later, reports have an eighth of the places. Alone they have half: what comes then finds a place, and the limit follows
-/// what they use.
+/// The last class of which one more may be sent, while this number of reports is in progress, alone or together with other writes that are in
+/// progress or wait. Together with others, which each report delays, reports have an eighth of the slots. Alone they have half: then a new write
+/// finds a slot, and the limit follows their number.
 fn last_class(reports: usize, alone: bool, limit: usize) -> Class {
     let most = (limit / if alone { 2 } else { 8 }).max(1);
     if reports < most { Class::Reports } else { Class::Ends }
@@ -217,7 +217,7 @@ async fn pool(
     let mut busy = Busy::default();
     let mut open = true;
     let (mut backlog, mut reports) = (WaitingWrites::default(), 0_usize);
-    // The engine that decides now, the first one whose writes count, and what waits until those before are over.
+    // The current engine, the first one whose writes count, and what to do once the earlier ones have no request in progress.
     let (mut current, first) = (0, watch::Sender::new(0));
     let mut then: Option<Then> = None;
     // When the token may be used that was taken for the next write.
@@ -319,7 +319,7 @@ async fn pool(
                 }
                 None => open = false,
             },
-            // The sender lives as long as `traffic` does.
+            // The sender lives as long as `traffic`.
             _ = pausing.changed() => {}
             () = until(free.again.into_iter().chain(token_at).min()), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
             Some(done) = running.join_next() => {
@@ -337,7 +337,7 @@ async fn pool(
     }
 }
 
-/// Sends one write, with its retries, and reads the answer; with the length of its text.
+/// Sends one write, with its retries, and reads the answer; returns it with the length of its text.
 async fn carry_out(
     sending: &Sending,
     versions: &Versions,
@@ -379,7 +379,7 @@ async fn carry_out(
     (outcome, answered.document, answered.bytes)
 }
 
-/// What is kept of an answer beside what was decoded from it.
+/// The data of an answer beside the decoded object.
 #[derive(Default)]
 struct Answered {
     document: Document,
@@ -392,7 +392,7 @@ impl Answered {
     }
 }
 
-/// Sends requests on a pod, one after the other. One that is gone after the first needs no more of them.
+/// Sends requests on a pod, one after the other. If it is gone after the first, no more of them are needed.
 async fn on_pod(sending: &Sending, kind: Kind, calls: &[Call], answered: &mut Answered) -> Answer {
     let mut last = Ok(None);
     for (at, call) in calls.iter().enumerate() {
@@ -408,7 +408,7 @@ async fn on_pod(sending: &Sending, kind: Kind, calls: &[Call], answered: &mut An
     last
 }
 
-/// Sends the steps of starting or stopping a job, each pinned to the answer of the one before.
+/// Sends the steps of starting or stopping a job, each pinned to the version in the answer to the one before.
 async fn in_steps(
     sending: &Sending,
     object: &ObjectRef,
@@ -440,7 +440,7 @@ async fn in_steps(
     Ok(last.map(|view| Object::Job(Box::new(view))))
 }
 
-/// What is gone needs no deletion.
+/// A deleted object needs no deletion.
 fn is_done(write: &Write, error: &WriteError) -> bool {
     matches!((write, error), (Write::Delete { .. }, WriteError::NotFound(_)))
 }

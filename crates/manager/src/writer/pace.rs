@@ -43,7 +43,7 @@ impl Bucket {
     }
 }
 
-/// How many times one write is sent before the engine gets the failure.
+/// How often one write is sent before the engine receives the failure.
 pub const ATTEMPTS: u32 = 5;
 
 /// The longest pause: the engine hears of longer outages, and of a server that asks to wait longer.

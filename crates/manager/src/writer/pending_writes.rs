@@ -1,4 +1,4 @@
-//! Which writes are under way, and which may go next: those of a kind or namespace whose webhook is dead must not take the places of all others.
+//! Which writes are in flight, and which may be sent next: writes of a kind or namespace whose webhook is dead must not take all slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::sending::{LONG, Progress, SHORT, UnderWay};
 use super::suspects::{Group, Patience, Suspects};
 use super::traffic::Traffic;
 
-/// A write that is under way.
+/// A write in progress.
 #[derive(Debug)]
 struct PendingWrite {
     class: Class,
@@ -49,7 +49,7 @@ pub struct PendingWrites {
 /// How many more may go, and which.
 #[derive(Debug, Default)]
 pub struct FreePlaces {
-    /// So many more.
+    /// How many more writes may be sent.
     pub places: usize,
     /// How many are under way and do not pause.
     pub sent: usize,
@@ -59,13 +59,13 @@ pub struct FreePlaces {
     pub hanging_reports: usize,
     /// When to look again.
     pub again: Option<Instant>,
-    /// So many more may go where writes hang.
+    /// How many more writes may be sent where writes hang.
     suspects: usize,
-    /// Whether one of these may take as long as any, although others wait for its place.
+    /// Whether one of these may take the usual time, although others wait for its slot.
     may_last: bool,
     /// Of these groups no more goes.
     passed_over: BTreeSet<Group>,
-    /// All that are under way are so for long: the next one is to find out whether they hang.
+    /// All writes in progress take long: the next one shows whether they hang.
     finds_out: bool,
 }
 
@@ -75,7 +75,7 @@ impl PendingWrites {
         self.writes.insert(object, PendingWrite { class, patience, under_way });
     }
 
-    /// It is no more.
+    /// The write has ended.
     pub fn remove(&mut self, object: &ObjectRef, now: Instant) {
         let Some(write) = self.writes.remove(object) else { return };
         let last = write.under_way.progress.borrow().last;
@@ -84,17 +84,17 @@ impl PendingWrites {
         }
     }
 
-    /// None is any more; where writes hang stays known.
+    /// All writes have ended; what is known about hanging stays.
     pub fn clear(&mut self) {
         self.writes.clear();
     }
 
-    /// How many more may go now, while `paused` of those under way pause.
+    /// How many more writes may be sent now, while `paused` of those in progress pause.
     ///
-    /// A request hangs if it is under way for long and one that was sent later was answered soon. Where one hangs, one write at a time goes until
-    /// one is answered soon, and all of these together take a quarter of the places; what is beyond that when it turns out leaves its places to
-    /// others, and is given up soon. If all others are under way for long, it is not known whether they hang or the server is slow: a few more may
-    /// go to find that out, first where one was answered last.
+    /// A request hangs if it has been in progress for long and a later one was answered soon. For a group with a hanging request, one write at a time
+    /// is sent until one is answered soon, and all such groups together take a quarter of the slots; writes beyond that give their slots to others
+    /// when it turns out, and are given up soon. If all others take long, it is not known whether they hang or the server is slow: a few more are
+    /// sent to find that out, first of the group whose last answer is newest.
     pub fn free_places(&mut self, now: Instant, paused: usize, traffic: &Traffic) -> FreePlaces {
         let limit = traffic.limit();
         let share = (limit / 4).max(1);
@@ -128,7 +128,7 @@ impl PendingWrites {
             }
         }
         let surplus = suspects.saturating_sub(share).min(sent);
-        // One at a time has its time.
+        // One at a time has the usual time.
         hanging.retain(|(_, write)| write.patience != Patience::Again);
         hanging.sort_by_key(|(began, _)| *began);
         for (began, write) in hanging.into_iter().take(surplus) {
@@ -160,8 +160,8 @@ impl PendingWrites {
         }
     }
 
-    /// Takes the next write that may go now, of a class up to `last`. `at` is the same moment as a monotonic time. Where writes came to nothing, one
-    /// at a time may take as long as any; the others are given up soon while more of them wait.
+    /// Takes the next write that may be sent now, of a class up to `last`. `at` is the same moment as a monotonic time. For a group whose writes
+    /// failed, one at a time may take the usual time; the others are given up soon while more of them wait.
     pub fn next<T>(
         &self,
         free: &mut FreePlaces,

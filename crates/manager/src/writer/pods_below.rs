@@ -1,4 +1,4 @@
-//! Pods by who controls them, so that a whole tree of them is found in one pass: pods may make pods, and users may write who controls theirs.
+//! Pods by their controller, so that a whole tree of them is found in one pass: pods may create pods, and users may write owner references.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub struct PodsBelow<K> {
 }
 
 impl<K: Ord> PodsBelow<K> {
-    /// Of pods with these UIDs, and those of their controllers.
+    /// From pods with these UIDs, and those of their controllers.
     pub fn new(pods: impl IntoIterator<Item = (K, Option<K>)>) -> Self {
         let (mut uids, mut by_controller) = (Vec::new(), BTreeMap::<K, Vec<usize>>::new());
         for (at, (uid, controller)) in pods.into_iter().enumerate() {
@@ -48,7 +48,7 @@ impl<K: Ord> PodsBelow<K> {
         for (value, at) in first {
             let mut next = vec![at];
             while let Some(at) = next.pop() {
-                // What was there before is no less.
+                // Later results contain the earlier ones.
                 if found[at].is_none() {
                     found[at] = Some(value);
                     next.extend(self.controlled(&self.uids[at]));
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_chain_of_twenty_thousand_pods_is_found_with_a_few_looks_at_each() {
         const PODS: usize = 20_000;
-        // Each is controlled by the one behind it, the last one by the job.
+        // Each pod is controlled by the next one, the last one by the job.
         let pods = PodsBelow::new((0..PODS).map(|at| (Uid(at), Some(Uid(at + 1)))));
         assert!(pods.below([Uid(PODS)]).iter().all(|found| *found));
         let mut own = vec![None; PODS];

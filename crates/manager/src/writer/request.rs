@@ -1,4 +1,4 @@
-//! What the engine wants written, as requests to the API server; and their answers, as objects of the engine.
+//! The engine's writes as requests to the API server, and their answers as objects of the engine.
 
 use std::borrow::Cow;
 
@@ -21,21 +21,21 @@ use crate::watch::kinds::job;
 pub enum Plan {
     /// One request.
     One(Call),
-    /// The steps of starting or stopping a job: each after the first is pinned to the answer of the one before.
+    /// The steps of starting or stopping a job: each after the first is pinned to the version in the answer to the one before.
     Steps(JobKind, Vec<Step>),
     /// Requests on a pod, which may be gone after each of them.
     Pod(Vec<Call>),
-    /// A PodTemplate that is made from a Workload.
+    /// Creates a PodTemplate from a Workload.
     Template(Box<TemplateSource>),
     /// Whose pods are looked for, and what to do about them.
     EndPods(PodsOf, EndPods),
 }
 
-/// Makes the requests of a write, in the version of the kind that is served.
+/// Makes the requests of a write, in the served version of the kind.
 ///
 /// # Errors
 ///
-/// When a job cannot be started as it is, or a Workload cannot be written as JSON.
+/// If a job cannot be started, or a Workload cannot be written as JSON.
 pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, WriteError> {
     let one = |method, subresource, query, content, body: &Value| {
         let uri = format!("{}{query}", uri(object, version, subresource));
@@ -138,7 +138,7 @@ pub fn uri(object: &ObjectRef, version: &str, subresource: Option<&str>) -> Stri
     subresource.map_or_else(|| base.clone(), |sub| format!("{base}/{sub}"))
 }
 
-/// Reads an answer. A deletion that is done at once answers with a Status, which is no object.
+/// Reads an answer. An immediate deletion is answered with a Status, not with an object.
 ///
 /// # Errors
 ///
@@ -174,7 +174,7 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
     Ok(Some(object))
 }
 
-/// The kind that an answer names, read no further than to there: the API server writes it before all that is long.
+/// The kind that an answer names; nothing after it is read: the API server writes it before everything that is long.
 fn kind_of(body: &[u8]) -> Result<String, WriteError> {
     struct First<'a>(&'a mut Option<String>);
     impl<'de> Visitor<'de> for First<'_> {
@@ -228,7 +228,7 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WriteError> {
     serde_json::from_slice(body).map_err(|error| unreadable(&error))
 }
 
-/// What a failure means to the engine.
+/// What a failure means for the engine.
 pub fn failure(error: &CallError) -> WriteError {
     let text = Chain(error).to_string();
     let CallError::Status { code, reason, retry_after, .. } = error else {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_good_is_told_from_what_passes() {
+    fn a_permanent_refusal_is_distinguished_from_a_temporary_one() {
         let of = |code: u16, reason: &str| {
             let body = json!({"kind": "Status", "reason": reason, "message": "why"}).to_string();
             failure(&Call::get("/x").refused(StatusCode::from_u16(code).unwrap(), None, body.as_bytes()))
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_why_before_it_is_deleted() {
+    fn a_pod_gets_the_reason_before_it_is_deleted() {
         let pod = ObjectRef::namespaced(Kind::Job(JobKind::POD), "ns", "a");
         let body = json!({"status": {"conditions": []}});
         let steps = vec![
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_apart() {
+    fn failures_are_distinguished() {
         let refused = |code, reason: &str| {
             failure(&CallError::Status {
                 method: Method::PATCH,

@@ -1,5 +1,5 @@
-//! Sends the requests of one write: paced, each only while this process leads for certain and the engine that decided on it is still there, and
-//! again for a short while if they fail.
+//! Sends the requests of one write: paced, each only while this process certainly leads and the engine that decided on it still exists, with retries
+//! for a short while.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,14 @@ use crate::lease::deadline::Deadline;
 
 /// One request's timeout.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// A request that takes longer waits for something, such as a webhook that is dead.
+/// A request that takes longer waits for something, such as a dead webhook.
 pub const LONG: Duration = Duration::from_secs(1);
-/// A wait that is too long to be said.
+/// A wait that is longer than a duration can express.
 const FOREVER: Duration = Duration::from_hours(24);
-/// One that probably hangs is given up after so long.
+/// A request that probably hangs is given up after this time.
 pub const SHORT: Duration = Duration::from_secs(2);
 
-/// So many answers that may be large are in memory at once.
+/// How many answers that may be large are in memory at once.
 const LARGE_ANSWERS: usize = 4;
 
 /// The API server, as long as this process may write. Cheap to clone.
@@ -82,25 +82,25 @@ impl Pace {
     }
 }
 
-/// What a request said about the webhooks that it came by.
+/// What a request shows about the webhooks that it was sent through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// None of them is dead: there was an answer without a long wait, after they had been asked.
+    /// None of them is dead: there was an answer without a long wait, after they had been called.
     Soon,
     /// It was answered, but took long while others did not.
     Slow,
-    /// It came to nothing, and took long while others did not.
+    /// It failed, and took long while others did not.
     Hung,
 }
 
-/// A request that is over.
+/// A completed request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// When it was sent.
     pub sent: Instant,
-    /// What it said.
+    /// What it shows.
     pub outcome: Outcome,
-    /// Whether it only reads. Webhooks are not asked about that, but for those that convert what is read.
+    /// Whether it only reads. Then no webhooks are called except those that convert the object.
     pub reads: bool,
 }
 
@@ -111,11 +111,11 @@ pub struct Progress {
     pub since: Option<Instant>,
     /// Whether that request only reads.
     pub reads: bool,
-    /// The last one that is over and said something.
+    /// The last completed request with an outcome.
     pub last: Option<Request>,
 }
 
-/// A write that is under way, for those who wait for its place.
+/// A write in progress, for writes that wait for its slot.
 #[derive(Debug)]
 pub struct UnderWay {
     /// How far it is.
@@ -124,7 +124,7 @@ pub struct UnderWay {
     pub given_up: watch::Sender<Option<Instant>>,
 }
 
-/// What sends the requests of one write.
+/// Sends the requests of one write.
 pub struct Sending {
     server: Server,
     pace: Arc<Pace>,
@@ -136,12 +136,13 @@ pub struct Sending {
     given_up: watch::Sender<Option<Instant>>,
     /// Its requests probably hang.
     suspect: bool,
-    /// Whether its first request was not sent yet, for which there is a token.
+    /// Whether its first request, for which a token was taken, was not sent yet.
     is_first: AtomicBool,
 }
 
 impl Sending {
-    /// Of a write of an engine, for whose first request a token was taken; the writes of those before `first` do not count any more. The requests of a `suspect` are given up after [`SHORT`].
+    /// For a write of an engine, with a token for its first request; the writes of engines before `first` do not count any more. The requests of a
+    /// `suspect` are given up after [`SHORT`].
     pub fn new(
         server: Server,
         pace: Arc<Pace>,
@@ -160,12 +161,12 @@ impl Sending {
         Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1, false)
     }
 
-    /// For those who wait for its place.
+    /// For writes that wait for its slot.
     pub fn under_way(&self) -> UnderWay {
         UnderWay { progress: self.progress.subscribe(), given_up: self.given_up.clone() }
     }
 
-    /// Waits until an answer that may be large has room, until what is given is dropped.
+    /// Waits until there is room for an answer that may be large; the permit keeps it.
     ///
     /// # Errors
     ///
@@ -190,7 +191,7 @@ impl Sending {
         let mut given_up = self.given_up.subscribe();
         let outcome = tokio::select! {
             outcome = call.send(&server.client, timeout) => outcome,
-            // The sender lives as long as this does.
+            // The sender lives as long as `self`.
             _ = given_up.wait_for(|request| *request == Some(sent)) => {
                 Err(CallError::Timeout { method: call.method.clone(), uri: call.uri.clone(), timeout: sent.elapsed() })
             }
@@ -201,7 +202,7 @@ impl Sending {
         let alone = is_given_up || server.traffic.is_overtaken(sent);
         let said = match &outcome {
             Ok(_) if took < LONG => Some(Outcome::Soon),
-            // What is not there, or was changed meanwhile, is refused before any webhook is asked.
+            // A missing or changed object is refused before any webhook is called.
             Err(error) if took < LONG && (reads || error.is_of_admission()) => Some(Outcome::Soon),
             Ok(_) if alone => Some(Outcome::Slow),
             Err(error) if alone && took >= LONG => {
@@ -214,7 +215,7 @@ impl Sending {
         }
         self.progress.send_modify(|progress| {
             progress.since = None;
-            // That something was read soon says less than what came of a write.
+            // A fast read shows less than the outcome of a write.
             if let Some(outcome) =
                 said.filter(|said| !reads || *said != Outcome::Soon || progress.last.is_none())
             {
@@ -248,13 +249,13 @@ impl Sending {
     }
 }
 
-/// Sends a request until it is answered for good, or a few times; each time only while this process leads for certain. One that waits for
-/// that is dropped when the lease is lost, or the engine was built anew. One that takes long is sent once: other writes need its place, and the
-/// engine asks for it again later.
+/// Sends a request until the outcome is final, with a few retries; each time only while this process certainly leads. A request that waits for that
+/// is dropped when the lease is lost, or the engine was built anew. One that takes long is sent once: other writes need its slot, and the engine
+/// requests it again later.
 ///
-/// An attempt without an answer may have been carried out all the same. A refusal of a later one, for instance by an API server that has just
-/// started and knows no rights yet, says nothing about that, and a conflict may be one with that very attempt: then it is not certain what became
-/// of the write.
+/// An attempt without an answer may have been carried out nevertheless. If a later one is refused, for instance by an API server that has just
+/// started and knows no rights yet, the first one may still have succeeded, and it may have caused a conflict: then the outcome of the write is not
+/// certain.
 pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteError> {
     let server = &sending.server;
     let mut attempt = 1;
@@ -274,7 +275,7 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             server.traffic.refused();
         }
         attempt += 1;
-        // How long it is to wait only the server knows, if it says that. When that is long, the engine waits.
+        // Only the server knows how long to wait, if it says so. If that is long, the engine waits.
         let long = match error.retry_after() {
             Some(after) => after > LONGEST,
             None => took > LONG,
@@ -289,7 +290,7 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
                 other => other,
             });
         }
-        // Too many requests are the only ones that are certainly not carried out.
+        // Only a refusal for too many requests is certainly not carried out.
         may_be_done |= error.code() != Some(429);
         debug!(attempt, error = %Chain(&error), "a write is tried again");
         let _pausing = server.traffic.pause();

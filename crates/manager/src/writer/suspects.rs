@@ -1,5 +1,5 @@
-//! Where writes hang again and again: namespaces of kinds whose webhook is dead. What hung once is known until it is answered soon, so that very
-//! many of them together take a few places, however often they are asked.
+//! Where writes hang repeatedly: namespaces of kinds whose webhook is dead. A write that hung is remembered until it is answered soon, so that very
+//! many of them together take a few slots, however often they are sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use sluice_engine::input::{Kind, ObjectRef};
 use super::lanes::Key;
 use super::sending::{Outcome, Request};
 
-/// So many are known at most. The one that was heard of least recently is forgotten first.
+/// The highest number of entries. The one that was updated least recently is dropped first.
 const MOST: usize = 4096;
-/// After a failure, requests are given up soon for so long: doubled with each failure after that.
+/// For how long after a failure requests are given up soon: doubled with each further failure.
 const CAUTION: Backoff = Backoff::seconds(15, 300);
 
 /// The objects of a kind in a namespace: what a webhook of a tenant's is asked about. What is done in a namespace itself, such as with pods that jobs left
@@ -55,36 +55,36 @@ impl<V> Recent<V> {
         value
     }
 
-    /// How many of a kind there are, up to `most`.
+    /// The number of groups of a kind, up to `most`.
     fn of_kind(&self, kind: Kind, most: usize) -> usize {
         let from = (kind, Arc::from(""));
         self.0.range(from..).take_while(|((other, _), _)| *other == kind).take(most).count()
     }
 }
 
-/// What is known of a group of which writes hang.
+/// What is known of a group whose writes hang.
 #[derive(Debug)]
 struct Suspect {
-    /// How many requests in a row came to nothing, but for those that were given up soon meanwhile.
+    /// How many requests in a row failed, not counting those that were given up soon meanwhile.
     failures: u32,
     /// Until then its requests are given up soon.
     until: Instant,
-    /// Whether a write is among those that hang, and not only what reads.
+    /// Whether writes hang, and not only reads.
     writes: bool,
 }
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// As long as any.
+    /// The usual time.
     Usual,
-    /// The same, although others before it came to nothing.
+    /// The same, although earlier ones failed.
     Again,
     /// It is given up soon.
     Little,
 }
 
-/// The groups of which writes hang, and those of which none did.
+/// The groups whose writes hang, and those whose writes do not.
 #[derive(Debug, Default)]
 pub struct Suspects {
     hanging: Recent<Suspect>,
@@ -93,8 +93,8 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    /// Whether writes of a group hang. Where those of a kind of jobs hang in several namespaces, and in none they are answered soon, the webhook
-    /// of that kind is dead itself.
+    /// Whether writes of a group hang. If those of a kind of jobs hang in several namespaces, and are answered soon in none, that kind's own webhook
+    /// is dead.
     pub fn contains(&self, group: &Group) -> bool {
         let (kind, _) = *group;
         let is_dead = || {
@@ -105,7 +105,7 @@ impl Suspects {
         self.hanging.get(group).is_some() || is_dead()
     }
 
-    /// How long a request of a group may take that is sent now.
+    /// How long a request of a group may take if it is sent now.
     pub fn patience(&self, group: &Group, now: Instant) -> Patience {
         match self.hanging.get(group).filter(|suspect| suspect.failures > 0) {
             None => Patience::Usual,
@@ -114,12 +114,12 @@ impl Suspects {
         }
     }
 
-    /// When the last request of a group was sent that was answered soon; none if one has hung since.
+    /// When the last request of a group was sent that was answered soon; `None` if one has hung since.
     pub fn answered(&self, group: &Group) -> Option<Instant> {
         self.answered.get(group).copied()
     }
 
-    /// A request of the group is under way for long, and one that was sent later was answered soon. Whether it only `reads`.
+    /// A request of the group has been in progress for long, and a later one was answered soon. `reads`: whether it only reads.
     pub fn notice(&mut self, group: &Group, reads: bool, now: Instant) {
         self.suspect(group, reads, now);
     }
@@ -131,11 +131,11 @@ impl Suspects {
         suspect
     }
 
-    /// A request of the group is over that could take so long.
+    /// A request of the group that was given `patience` is over.
     pub fn learn(&mut self, group: &Group, request: Request, patience: Patience, now: Instant) {
         let reads = request.reads;
         match request.outcome {
-            // No webhook that a write hangs in is asked about what reads.
+            // The webhooks in which writes hang are not called for reads.
             Outcome::Soon if reads => {
                 if self.hanging.get(group).is_some_and(|suspect| !suspect.writes) {
                     self.hanging.0.remove(group);
@@ -148,12 +148,12 @@ impl Suspects {
             }
             Outcome::Slow => {
                 let suspect = self.suspect(group, reads, now);
-                // It is slow and not dead: it has the time that it needs.
+                // It is slow and not dead: it gets the time that it needs.
                 (suspect.failures, suspect.until) = (0, now);
             }
             Outcome::Hung => {
                 let suspect = self.suspect(group, reads, now);
-                // What was given up soon did not have its time.
+                // A request that was given up soon did not have its time.
                 if now >= suspect.until && patience != Patience::Little {
                     let caution = u64::try_from(CAUTION.doubled(suspect.failures)).unwrap_or_default();
                     suspect.failures = suspect.failures.saturating_add(1);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_known_than_so_many_and_what_was_heard_of_last_stays() {
+    fn the_number_known_is_limited_and_the_latest_stay() {
         let (mut suspects, now) = (Suspects::default(), Instant::now());
         for at in 0..MOST + 10 {
             suspects.notice(&group(Kind::Workload, "kept"), false, now + SECOND);

@@ -12,9 +12,9 @@ use super::request::{collection, decode, uri};
 use super::{Sending, persist};
 use crate::api_call::{Call, Content};
 
-/// Reads the Workload, makes the template and creates it. One that is there already and belongs to the same Workload will
-/// do, once it names the same nodes. One that is left over is deleted: if it were changed instead, the garbage collector, which knows it by its
-/// UID, might still remove it. One of another owner is a conflict: it is in the way.
+/// Reads the Workload, makes the template and creates it. An existing template of the same Workload is fine if it names the same nodes. A leftover
+/// template is deleted: if it were changed instead, the garbage collector, which identifies it by its UID, might still delete it. A template of
+/// another owner is a conflict.
 pub async fn create(
     sending: &Sending,
     object: &ObjectRef,
@@ -50,7 +50,7 @@ pub async fn create(
     }
 }
 
-/// How a template that is left over is deleted: just as it was seen; nothing if it is not ours to delete.
+/// How a leftover template is deleted: in the version that was seen; `None` if it is not ours to delete.
 fn removal(known: &Value, source: &TemplateSource) -> Option<Value> {
     let metadata = ObjectMeta::deserialize(&known["metadata"]).ok()?;
     let seen = json!({"uid": metadata.uid, "resourceVersion": metadata.resource_version});

@@ -1,4 +1,4 @@
-//! What is known of the writes in flight, shared by those who send: the limit, and what waits.
+//! The shared state of writes in flight: the limit, and what waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::limit::Limit;
 
 /// While writes wait, an event is sent this often at least.
 const EVENTS_AFTER: Duration = Duration::from_millis(50);
-/// A request that is answered sooner shows that the API server is not slow.
+/// A faster answer shows that the API server is not slow.
 const SOON: Duration = Duration::from_millis(250);
 
 /// The writes in flight. Cheap to clone.
@@ -22,10 +22,10 @@ pub struct Traffic(Arc<Shared>);
 struct Shared {
     limit: Mutex<Limit>,
     in_flight: AtomicUsize,
-    /// Those that hang and leave their places to others.
+    /// Writes that hang and give their slots to others.
     hanging: AtomicUsize,
     waiting: [AtomicUsize; Class::ALL.len()],
-    /// How many writes pause before they are sent again, or wait in turn.
+    /// How many writes pause before a retry, or wait in turn.
     pausing: watch::Sender<usize>,
     /// How many of them wait in turn for an answer that may be large.
     in_turn: AtomicUsize,
@@ -51,7 +51,7 @@ impl Default for Traffic {
     }
 }
 
-/// A write that pauses leaves its place to another one.
+/// A pausing write gives its slot to another one.
 #[derive(Debug)]
 pub struct Pausing(Traffic);
 
@@ -61,7 +61,7 @@ impl Drop for Pausing {
     }
 }
 
-/// A write that waits in turn leaves its place to another one, too.
+/// A write that waits in turn gives its slot to another one, too.
 #[derive(Debug)]
 pub struct InTurn(Pausing);
 
@@ -139,7 +139,7 @@ impl Traffic {
         self.locked().refused(Instant::now());
     }
 
-    /// So many are in flight, of which some hang and leave their places to others, and so many wait, by lane.
+    /// The numbers of writes in flight, of those that hang and give their slots to others, and of those that wait, by lane.
     pub fn set(&self, in_flight: usize, hanging: usize, waiting: &[usize; Class::ALL.len()]) {
         self.0.in_flight.store(in_flight, Ordering::Relaxed);
         self.0.hanging.store(hanging, Ordering::Relaxed);
@@ -150,11 +150,11 @@ impl Traffic {
         self.0.busy.send_if_modified(|known| std::mem::replace(known, busy) != busy);
     }
 
-    /// Waits until an event may be sent beside so many others: when no write waits for its turn, or after a moment, so that events come at all.
+    /// Waits until an event may be sent beside `others`: when no write waits for its turn, or after a moment, so that events are sent at all.
     pub async fn room_for_event(&self, others: usize) {
         let mut busy = self.0.busy.subscribe();
         let room = busy.wait_for(|busy| *busy + others < self.limit());
-        // The sender lives as long as this does; after the moment the event goes.
+        // The sender lives as long as `self`; after the moment the event is sent.
         let _ = tokio::time::timeout(EVENTS_AFTER, room).await;
     }
 }

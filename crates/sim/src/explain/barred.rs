@@ -1,4 +1,4 @@
-//! Why no start is expected of a Workload: a person or program has to act first, or the manager refuses it for what cannot be tried here.
+//! Why no start is expected of a Workload: a person or program has to act first, or the manager refuses it for a reason that cannot be tried here.
 
 use jiff::Timestamp;
 use serde_json::Value;

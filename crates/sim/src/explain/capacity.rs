@@ -1,4 +1,4 @@
-//! Work that the healthy nodes of a flavor have no room for: which flavor, how many pods, and since when.
+//! Jobs for which the healthy nodes of a flavor have no room: which flavor, how many pods, and since when.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) struct Around<'a> {
     pub names_nodes: bool,
 }
 
-/// What the nodes of a flavor lack of a resource.
+/// How much of a resource the nodes of a flavor lack.
 pub(super) struct Lack {
     pub resource: String,
     /// By this and earlier pod sets.
@@ -34,7 +34,7 @@ pub(super) struct Lack {
     pub missing: Amount,
 }
 
-/// That the healthy nodes of a flavor have no room for pods of a pod set, of which there are so many that ask for so much in all.
+/// The finding that the healthy nodes of a flavor have no room for the pods of a pod set, with the number of pods and their requests in all.
 pub(super) fn short(
     around: Around<'_>,
     workload: &Value,
@@ -73,7 +73,7 @@ pub(super) fn short(
     with_helps(finding, around.view, flavor)
 }
 
-/// The same of a Workload that lost nodes and keeps its place, since nothing else is free: `lost` are its nodes that failed.
+/// The same for a Workload that lost nodes and keeps its place because no other nodes are free: `lost` are its failed nodes.
 pub(super) fn not_moved(around: Around<'_>, workload: &Value, job: Option<&Value>) -> Option<Finding> {
     let lost = workload["status"]["unhealthyNodes"].as_array().into_iter().flatten();
     let lost: Vec<&str> = lost.map(|node| text(&node["name"])).collect();

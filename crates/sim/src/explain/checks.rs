@@ -1,4 +1,4 @@
-//! The admission checks of a Workload: what each says, and what follows.
+//! The admission checks of a Workload: what each says, and its consequence.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::view::View;
 use crate::duration::show;
 use crate::json::text;
 
-/// What the checks say that are not ready: those in Retry and Rejected wherever the Workload is, the others while it has quota and is not admitted.
+/// Findings for checks that are not ready: Retry and Rejected in every state of the Workload, the others while it has quota and is not admitted.
 pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Timestamp) -> Vec<Finding> {
     let requeue = &workload["status"]["requeueState"];
     let reported = |check: &Check| match check.state.as_str() {
@@ -22,7 +22,7 @@ pub(super) fn findings(view: &View<'_>, workload: &Value, state: State, now: Tim
     checks(view, workload).iter().filter_map(reported).collect()
 }
 
-/// Whether a check is in Retry or Rejected: the Workload is not admitted before that is dealt with.
+/// Whether a check is in Retry or Rejected: the Workload cannot be admitted until this check has another state.
 pub(super) fn any_failed(workload: &Value) -> bool {
     let mut all = workload["status"]["admissionChecks"].as_array().into_iter().flatten();
     all.any(|check| ["Retry", "Rejected"].contains(&text(&check["state"])))
@@ -47,7 +47,7 @@ pub(super) fn checks(view: &View<'_>, workload: &Value) -> Vec<Check> {
     .collect()
 }
 
-/// What the provider of machines says in the conditions of the Workload's ProvisioningRequest for a check.
+/// The provider's messages in the conditions of the Workload's ProvisioningRequest for a check.
 fn provider(view: &View<'_>, workload: &Value, check: &str) -> Vec<String> {
     let own = crate::object::reference(Kind::Workload, workload);
     let prefix = format!("{}-{check}-", own.name);
@@ -65,7 +65,7 @@ fn provider(view: &View<'_>, workload: &Value, check: &str) -> Vec<String> {
     conditions.take(MOST_LISTED).map(line).collect()
 }
 
-/// What a check says, with how often it was tried, and what the provider says.
+/// The message of a check, the number of tries, and the messages of the provider.
 fn about(code: Code, check: &Check, what: &str) -> Finding {
     let said = if check.message.is_empty() { "it says nothing more" } else { &check.message };
     let mut finding = Finding::new(code, format!("{what}: {said}"));

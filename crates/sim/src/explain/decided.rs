@@ -12,7 +12,7 @@ use super::view::View;
 use super::{MOST_LISTED, Question};
 use crate::json::text;
 
-/// That others come before it, if any do.
+/// The finding that other Workloads are ahead of this one, if so.
 pub(super) fn behind(account: &Account) -> Option<Finding> {
     let before = account.position.as_ref()?.in_cluster_queue;
     let text = || format!("{before} workload(s) of its ClusterQueue come before it");
@@ -20,7 +20,7 @@ pub(super) fn behind(account: &Account) -> Option<Finding> {
 }
 
 impl Question<'_> {
-    /// What an account says of the decision about a Workload that waits.
+    /// What an account says of the decision about a waiting Workload.
     pub(super) fn decided(&self, view: &View<'_>, workload: &Value, account: &Account) -> Vec<Finding> {
         let mut found = Vec::new();
         let Some(decision) = &account.decision else { return found };
@@ -62,7 +62,7 @@ impl Question<'_> {
         Around { view, hotswap: &self.options.configuration.hotswap, names_nodes: self.names_nodes }
     }
 
-    /// Whose pods are waited for before anything else is admitted.
+    /// The finding that names the jobs whose pods must become ready before anything else is admitted.
     fn unready(&self, view: &View<'_>) -> Finding {
         let all = view.of_kind(Kind::Workload);
         let unready = all.iter().filter(|(_, v)| {
@@ -104,21 +104,22 @@ impl Question<'_> {
         Some(finding)
     }
 
-    /// What is so if the virtual cluster lets a Workload start that the manager refuses: that the manager does, and why.
+    /// The reason with which the manager refuses a Workload, if the virtual cluster would let it start.
     pub(super) fn refused_live(&self, workload: &Value) -> Option<(String, String)> {
         let live = self.live?;
         let decided = live.decision.as_ref().filter(|_| self.decides);
         if let Some(decision) = decided {
             return Some((decision.reason.as_str().to_owned(), decision.message()));
         }
-        // One that does not lead reads what the leader wrote.
+        // A manager that is not the leader has only what the leader wrote.
         let written = condition(workload, "QuotaReserved").filter(|c| c["status"] == "False")?;
         let (reason, message) = (text(&written["reason"]), text(&written["message"]));
         refuses(reason, message).then(|| (reason.to_owned(), message.to_owned()))
     }
 }
 
-/// Whether reason and message of a condition say that a cycle refused it. With the gate of granular reasons off, one word stands for several.
+/// Whether a condition's reason and message say that a cycle refused the Workload. Without the gate for granular reasons, one reason stands for
+/// several.
 pub(super) fn refuses(reason: &str, message: &str) -> bool {
     let refusing = [
         Reason::Misconfigured,

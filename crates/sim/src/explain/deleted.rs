@@ -1,4 +1,4 @@
-//! What is being deleted: a Workload, its job, or what it is queued in; and what holds it.
+//! What is being deleted (a Workload, its job, or one of its queues), and what blocks the deletion.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) fn is(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// That a Workload, or its job, is being deleted.
+/// The finding that a Workload or its job is being deleted.
 pub(super) fn own(object: &Value) -> Option<Finding> {
     let help = "the programs that set these finalizers must remove them: until then it exists, and nothing of it is started";
     finding(Code::BeingDeleted, object, "", help)
@@ -45,7 +45,7 @@ fn held(object: &Value) -> String {
     }
 }
 
-/// What is being deleted of that in which a Workload is queued.
+/// Findings for queues, Cohorts and flavors of a Workload that are being deleted.
 pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Option<&Value>) -> Vec<Finding> {
     let mut found = Vec::new();
     let none = ": nothing is admitted through it";
@@ -79,7 +79,7 @@ fn flavors(queue: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The Cohorts from one on upwards; each once, also where they form a cycle.
+/// The Cohorts from one upwards; each once, even if they form a cycle.
 fn cohorts<'a>(view: &View<'a>, first: &str) -> Vec<&'a Value> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();

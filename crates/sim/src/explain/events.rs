@@ -1,4 +1,4 @@
-//! Events about an object, as the API server has them: what its conditions do not say any more.
+//! Events about an object from the API server: the part of its history that its conditions no longer have.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::json::text;
 
-/// Events of one object that are read at most.
+/// Most events that are read of one object.
 pub const MOST_EVENTS: usize = 200;
 
 /// An event and a condition this close together report the same.
@@ -18,7 +18,7 @@ const WAITS: (&str, &str) = ("QuotaReserved", "False");
 /// Its note names Workloads of other namespaces.
 const NAMES_OTHERS: &str = "PreemptedWorkload";
 
-/// What an event says.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
     /// When it happened last.
@@ -60,7 +60,7 @@ impl Event {
         all
     }
 
-    /// Type and status of the condition that is written together with it.
+    /// Type and status of the condition that is written together with this event.
     pub fn condition(&self) -> Option<(&'static str, &'static str)> {
         match self.reason.as_str() {
             "Admitted" => Some(("Admitted", "True")),

@@ -25,7 +25,7 @@ pub struct Explained {
     pub workload: String,
     /// How far it has come.
     pub state: State,
-    /// The id of the trace of its attempt to be admitted, if the manager makes one: 32 hexadecimal digits.
+    /// The id of the trace of its admission attempt, if the manager makes traces: 32 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
     /// Its priority.
@@ -34,9 +34,9 @@ pub struct Explained {
     pub cluster_queue: Option<Arc<str>>,
     /// Its place in its ClusterQueue, from 0 as everywhere.
     pub position: Option<usize>,
-    /// The Workloads ahead of it there, the next one first.
+    /// The Workloads ahead of it in the queue, the next one first.
     pub ahead: Vec<String>,
-    /// What is so about it: what stands in its way, what it waits for, what became of it.
+    /// The findings: what blocks it, what it waits for, what happened to it.
     pub findings: Vec<Finding>,
     /// Its admission checks.
     pub checks: Vec<Check>,
@@ -56,7 +56,7 @@ pub struct Explained {
     pub history: Vec<String>,
     /// How its queues, Cohorts and flavors changed since it was submitted.
     pub changes: Vec<String>,
-    /// What would let it start; each says whether it was tried in the engine.
+    /// What would let it start; each remedy says whether it was tried in the engine.
     pub remedies: Vec<Remedy>,
     /// When it will start if nothing is done.
     pub forecast: Option<Forecast>,

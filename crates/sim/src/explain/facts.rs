@@ -18,7 +18,7 @@ const MOST_LINES: usize = 12;
 /// Lines about what was before that are shown.
 const MOST_PAST: usize = 20;
 
-/// What the engine says.
+/// The facts from an engine.
 pub(super) struct JobFacts {
     pub stage: Stage,
     pub ahead: Vec<WorkloadKey>,
@@ -45,7 +45,7 @@ impl JobFacts {
 }
 
 impl Question<'_> {
-    /// What the engine says of the job: that of a manager that leads, else that of the virtual cluster, whose account this is.
+    /// The facts about a job: from the manager if it leads, else from the virtual cluster, whose account is `account`.
     pub(super) fn facts(&self, account: Option<&Account>, record: &JobRecord) -> JobFacts {
         let mut facts = if let Some(account) = self.live.filter(|_| self.decides) {
             JobFacts {
@@ -65,7 +65,7 @@ impl Question<'_> {
                 account.cloned().map(|a| (a.ahead, a.decision, a.changes)).unwrap_or_default();
             let condition = record.waits_for.as_ref().map(|(r, m)| (r.to_string(), m.to_string()));
             let mut facts = JobFacts { stage, ahead, decision, condition, changes };
-            // What it sees, although it decides nothing.
+            // What a manager knows that does not lead.
             if let Some(live) = self.live {
                 facts.changes.clone_from(&live.changes);
                 facts.condition = live.condition.clone().or(facts.condition);
@@ -107,7 +107,7 @@ impl Question<'_> {
         ahead.iter().map(line).collect()
     }
 
-    /// The changes as lines; the times count from the beginning of a simulation, and are those of the clock where a manager is asked.
+    /// The changes as lines. Their times count from the beginning of a simulation; with a manager they are clock times.
     pub(super) fn changes(&self, simulation: &Simulation, changes: &[sluice_engine::Change]) -> Vec<String> {
         let record = simulation.record();
         let line = |change: &sluice_engine::Change| {
@@ -118,7 +118,7 @@ impl Question<'_> {
         lines[lines.len().saturating_sub(MOST_LINES)..].to_vec()
     }
 
-    /// What happened to it: before the simulation began, as its conditions show, and in it.
+    /// The history of a job: from its conditions before the simulation began, then from the simulation.
     pub(super) fn history(
         &self,
         simulation: &Simulation,
@@ -133,7 +133,7 @@ impl Question<'_> {
                 j.kind == job.kind && j.namespace == job.namespace && j.name == job.name
             })
         };
-        // What came from a cluster was not submitted here.
+        // A job from a cluster was not submitted in the simulation.
         let begun = lines.is_empty();
         let own = record.entries.iter().filter(own).filter(|e| begun || e.what.word() != "submitted");
         lines.extend(own.map(|e| {
@@ -143,7 +143,7 @@ impl Question<'_> {
         lines.split_off(lines.len().saturating_sub(MOST_LINES))
     }
 
-    /// The conditions that a Workload had when it was read, and the events about what they do not say any more, oldest first.
+    /// The conditions that a Workload had when it was read, and the events that they no longer cover, oldest first.
     pub(super) fn past(&self, workload: &ObjectRef) -> Vec<String> {
         let subject = self.manifests.subject.as_ref().and_then(|subject| subject.workload.as_ref());
         let of = |m: &&crate::Manifest| {

@@ -1,4 +1,4 @@
-//! What is so about a job: what stands in its way, what it waits for, what became of it. Each with a name for programs.
+//! Findings about a job: what blocks it, what it waits for, what happened to it. Each has a code for programs.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,19 +9,19 @@ use super::patch::Patch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// It has no Workload.
+    /// The job has no Workload.
     NotQueued,
-    /// It has no quota.
+    /// The Workload has no quota.
     Waiting,
-    /// It is deactivated, and has no quota.
+    /// The Workload is deactivated, and has no quota.
     Deactivated,
-    /// It has quota, and is not admitted yet.
+    /// The Workload has quota, and is not admitted yet.
     Checking,
-    /// It is admitted.
+    /// The Workload is admitted.
     Admitted,
-    /// It is evicted, and its pods still have to go.
+    /// The Workload is evicted, and its pods have not ended yet.
     Stopping,
-    /// It is over.
+    /// The Workload has finished.
     Finished,
 }
 
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// What a finding is about. Each has an entry in `docs/troubleshooting/reasons.md`.
+/// The code of a finding. Each has an entry in `docs/troubleshooting/reasons.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Code {
     /// The job names no queue.
@@ -53,7 +53,7 @@ pub enum Code {
     PriorityClassMissing,
     /// Pods of its group are missing.
     PodGroupIncomplete,
-    /// It has no Workload yet, and nothing that is known keeps it from getting one.
+    /// The job has no Workload yet, and nothing known prevents one.
     WithoutWorkload,
     /// Its LocalQueue does not exist.
     LocalQueueMissing,
@@ -73,13 +73,13 @@ pub enum Code {
     Gated,
     /// Its job wants no pods now.
     OnHold,
-    /// It may be tried again only later.
+    /// The Workload is requeued only after a backoff.
     BackingOff,
     /// Others come before it.
     BehindOthers,
     /// Others are stopped to make room for it.
     PreemptionPending,
-    /// Nothing is admitted until the pods of what was admitted are ready.
+    /// Nothing is admitted until the pods of the admitted jobs are ready.
     WaitingForPodsReady,
     /// Others hold quota that it needs.
     QuotaShort,
@@ -87,19 +87,19 @@ pub enum Code {
     PreemptionHeldBack,
     /// The healthy nodes of a flavor have no room for its pods.
     CapacityShort,
-    /// It asks for more than it could ever get.
+    /// The job requests more than its queue can ever give.
     TooLarge,
     /// Its ClusterQueue has no quota of a resource that its pods ask for.
     ResourceNotCovered,
-    /// Its pods and the flavors contradict each other.
+    /// The job's pods and the flavors contradict each other.
     FlavorMismatch,
-    /// What its pods ask of the topology and what the flavors have contradict each other.
+    /// The topology request of the pods contradicts the topologies of the flavors.
     TopologyMismatch,
     /// Nodes have no place as close together as it asks.
     TopologyShort,
-    /// It cannot be admitted as it is.
+    /// The job cannot be admitted without a change of its configuration.
     Misconfigured,
-    /// It is tried again soon, without anything having to change.
+    /// The Workload is tried again soon; nothing has to change.
     TriedAgain,
     /// The manager refuses it, and what it goes by cannot be tried here.
     Refused,
@@ -111,7 +111,7 @@ pub enum Code {
     CheckRejected,
     /// Its nodes are chosen once the checks are ready.
     NodesNotChosen,
-    /// It was evicted.
+    /// The Workload was evicted before.
     EvictedBefore,
     /// Its nodes failed.
     NodesLost,
@@ -119,11 +119,11 @@ pub enum Code {
     PodsPending,
     /// Some of its pods have a node and do not run.
     PodsNotRunning,
-    /// Some of its pods are not there.
+    /// Some of the job's pods do not exist.
     PodsMissing,
-    /// Not all of its pods are ready.
+    /// Not all of the job's pods are ready.
     PodsNotReady,
-    /// It is over.
+    /// The job has ended.
     Ended,
     /// It, or its job, is being deleted.
     BeingDeleted,
@@ -247,17 +247,17 @@ impl Code {
     }
 }
 
-/// One thing that is so.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What it is about.
+    /// Its code.
     pub code: Code,
     /// In words.
     pub text: String,
     /// More of it, line by line; a bounded number.
     pub details: Vec<String>,
-    /// What ends it.
+    /// What resolves it.
     #[serde(skip)]
     pub(super) helps: Vec<Help>,
 }
@@ -284,7 +284,7 @@ impl Finding {
 /// Something that ends a finding.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Help {
-    /// In words, as one says what to do.
+    /// In words: what to do.
     pub text: String,
     /// A command that does it.
     pub command: Option<String>,
@@ -303,7 +303,7 @@ impl Help {
         Self { text: text.into(), command: Some(command), patches: Vec::new() }
     }
 
-    /// That a patch does.
+    /// The same with a patch that does it.
     pub fn patch(mut self, patch: Patch) -> Self {
         self.patches.push(patch);
         self
@@ -318,15 +318,15 @@ pub struct Check {
     pub name: String,
     /// `Pending`, `Retry`, `Rejected` or `Ready`.
     pub state: String,
-    /// What its controller says.
+    /// The message of its controller.
     pub message: String,
     /// How often it asked for a retry.
     pub retries: i64,
-    /// How many seconds later it is to be tried again, if it says so.
+    /// How many seconds later it is tried again, if the controller says so.
     pub retry_after_seconds: Option<i64>,
     /// Its controller, if the check exists.
     pub controller: Option<String>,
-    /// What the provider says of the machines, for a ProvisioningRequest.
+    /// The provider's messages about the machines, for a ProvisioningRequest.
     pub provider: Vec<String>,
 }
 
@@ -338,11 +338,11 @@ pub struct PendingPod {
     pub name: String,
     /// The reason of its condition `PodScheduled`, for example `Unschedulable` or `SchedulingGated`.
     pub reason: String,
-    /// What the scheduler says.
+    /// The message of the scheduler.
     pub message: String,
 }
 
-/// A condition of a status, if it is there.
+/// A condition of an object's status, if it has it.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
 }

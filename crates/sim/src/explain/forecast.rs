@@ -1,4 +1,4 @@
-//! When a job will start: the start in several futures that differ in what is drawn. An estimate, with its basis.
+//! When a job will start: its start in several futures with different random draws. An estimate, with its basis.
 
 use jiff::SignedDuration;
 use serde::Serialize;
@@ -25,13 +25,13 @@ pub struct Forecast {
     pub starts: u64,
     /// Run times that the estimate rests on: how many jobs say theirs.
     pub basis: String,
-    /// The job whose end lets it start in the first future, if that is what does.
+    /// The job whose end lets this one start in the first future, if there is one.
     #[serde(skip)]
     pub(super) after: Option<String>,
 }
 
 impl Question<'_> {
-    /// Simulates futures until the job starts; nothing if time is over before there are enough of them.
+    /// Simulates futures until the job starts; nothing if time runs out before there are enough futures.
     pub(super) fn forecast(
         &self,
         present: &Simulation,
@@ -68,7 +68,7 @@ impl Question<'_> {
         Ok(Some(Forecast { p50, p90, futures, starts: count, basis, after }))
     }
 
-    /// The last job that ended in the instant in which ours started.
+    /// The last job that ended in the instant in which the explained job started.
     fn cause(&self, simulation: &Simulation) -> Option<String> {
         let record = simulation.record();
         let now = record.millis(simulation.now());

@@ -1,4 +1,4 @@
-//! Names of nodes in texts that others wrote: conditions, events, what a scheduler says. They are for those who may list nodes.
+//! Removes names of nodes from texts of other programs (conditions, events, scheduler messages): only users who may list nodes may see them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use sluice_engine::Account;
 use super::subject::Subject;
 use crate::json::text;
 
-/// What stands for the name of a node.
+/// Replaces the name of a node.
 const A_NODE: &str = "(a node)";
 /// Fields of objects and answers that hold such texts.
 const TEXTS: [&str; 3] = ["message", "note", "whyNot"];
 
-/// What comes before names of nodes in messages of our own: those nodes may be gone.
+/// The words before node names in Sluice's own messages: these nodes may no longer exist.
 const OURS: &str = "unhealthy node(s)";
 
 /// Where in a text nodes are named that our own messages say to be lost.
@@ -29,7 +29,7 @@ fn lost(text: &str) -> Vec<Range<usize>> {
             let begin = text.len() - rest.len();
             found.push(begin..begin + word.len());
             rest = &rest[word.len()..];
-            // A comma with or without a space, and nothing else, comes between them.
+            // Only a comma, with or without a space, separates the names.
             let Some(next) = rest.strip_prefix(", ").or_else(|| rest.strip_prefix(',')) else { break };
             rest = next;
         }
@@ -41,8 +41,8 @@ fn of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '.'
 }
 
-/// The text without the names of nodes, if it has any. Names are told apart as DNS names are: `node gpu-1.` names `gpu-1`. What our own
-/// messages call unhealthy nodes are nodes, too, also when none has that name any more.
+/// The text without the names of nodes, if it has any. A name ends where a DNS name ends: `node gpu-1.` names `gpu-1`. Names after Sluice's own words
+/// `unhealthy node(s)` are removed even if no such node exists any more.
 pub fn without_nodes(text: &str, is_node: &dyn Fn(&str) -> bool) -> Option<String> {
     let lost = lost(text);
     let mut shown = String::new();
@@ -86,7 +86,7 @@ pub fn hide_nodes(document: &mut Value, is_node: &dyn Fn(&str) -> bool) {
 }
 
 impl Subject {
-    /// Takes the names of nodes out of what its objects say, also those that only its own objects name.
+    /// Removes the names of nodes from the texts of the job's objects, including nodes that only these objects name.
     pub fn hide_nodes(&mut self, is_node: &dyn Fn(&str) -> bool) {
         let own = self.own_nodes();
         let is_node = |name: &str| own.contains(name) || is_node(name);
@@ -98,7 +98,7 @@ impl Subject {
         self.events.iter_mut().for_each(|event| hide_nodes(event, &is_node));
     }
 
-    /// The nodes of its pods, and those that the Workload lost: they may be gone by now.
+    /// The nodes of the job's pods, and the failed nodes of its Workload: they may no longer exist.
     fn own_nodes(&self) -> BTreeSet<String> {
         let pods = self.pods.iter().map(|pod| &pod["spec"]["nodeName"]);
         let lost =

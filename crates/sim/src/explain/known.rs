@@ -70,7 +70,7 @@ impl Explained {
         }
     }
 
-    /// Takes what ends the findings as remedies, as they are.
+    /// Takes the remedies of the findings without trying them.
     pub(super) fn untried(mut self) -> Self {
         self.remedies =
             self.findings.iter().flat_map(|f| &f.helps).map(super::finding::Help::untried).collect();
@@ -79,7 +79,7 @@ impl Explained {
 }
 
 impl Question<'_> {
-    /// The job that is asked about, if it has no Workload.
+    /// The job of the question, if it has no Workload.
     pub(super) fn unqueued(&self, simulation: &Simulation) -> Option<ObjectRef> {
         let kinds = JobKind::all().iter().copied().map(Kind::Job);
         let mut references = kinds

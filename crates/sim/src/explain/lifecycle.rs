@@ -1,4 +1,4 @@
-//! How far a Workload has come, and what it waits for, as its spec and status say it.
+//! How far a Workload has come and what it waits for, according to its spec and status.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(super) fn state(workload: &Value) -> State {
     }
 }
 
-/// What the spec and the status of a Workload say about it.
+/// Findings from the spec and the status of a Workload.
 pub(super) fn findings(
     view: &View<'_>,
     workload: &Value,

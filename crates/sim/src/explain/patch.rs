@@ -18,7 +18,7 @@ pub struct Patch {
     pub merge: Value,
 }
 
-/// The merge patch that leads from one document to another: what differs of its objects, and lists as a whole.
+/// The merge patch that turns one document into the other: the differing fields of objects; lists are replaced as a whole.
 pub(super) fn difference(from: &Value, to: &Value) -> Value {
     let (Some(before), Some(after)) = (from.as_object(), to.as_object()) else { return to.clone() };
     let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));

@@ -1,6 +1,6 @@
-//! How long an explanation may take. There is no clock here: the caller has one.
+//! How long an explanation may take. The caller has the clock.
 
-/// Asked between two tries and between two steps of a simulation; says whether time is over.
+/// Called between two tries and between two steps of a simulation; returns whether time is over.
 #[derive(Clone, Copy, Default)]
 pub struct Patience<'a>(Option<&'a (dyn Fn() -> bool + 'a)>);
 

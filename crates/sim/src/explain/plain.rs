@@ -1,4 +1,4 @@
-//! Texts of users on a terminal: what a name or message contains never moves the cursor, colours, or begins a line of its own.
+//! Makes texts of users safe for a terminal: a name or message never moves the cursor, changes colours, or begins a new line.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ fn acts(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A line that is safe to print, without its end if it is long.
+/// A line that is safe to print, shortened if it is long.
 pub fn line(text: &str) -> String {
     match text.char_indices().nth(MOST) {
         Some((end, _)) => whole(&text[..end]) + "…",
@@ -19,7 +19,7 @@ pub fn line(text: &str) -> String {
     }
 }
 
-/// A line that is safe to print, however long it is.
+/// A line that is safe to print, at full length.
 pub fn whole(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -37,7 +37,7 @@ pub fn lines(text: &str) -> String {
     text.split('\n').map(whole).collect::<Vec<_>>().join("\n")
 }
 
-/// A JSON document that is safe to print, and says the same: outside of its strings it has no such characters but line ends.
+/// The same JSON document, safe to print: outside its strings it has no such characters except line ends.
 pub fn json(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());
     for c in document.chars() {

@@ -1,4 +1,4 @@
-//! Pods of an admitted job that are not scheduled, and what the scheduler says.
+//! Pods of an admitted job that are not scheduled, and the messages of the scheduler.
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
@@ -9,10 +9,10 @@ use super::finding::{Code, Finding, Help, PendingPod, condition};
 use super::subject::Subject;
 use crate::json::text;
 
-/// Labels by which pods say the name of what they are for, where no kind of jobs has them as its own.
+/// Labels with the name of a pod's job, for pods whose labels no kind of jobs declares.
 const OTHER_LABELS: [&str; 2] = ["job-name", sluice_api::labels::POD_GROUP_NAME];
 
-/// Labels by which the pods of a job say its name, where its controller makes objects between.
+/// Labels by which pods name their job if its controller creates objects in between.
 fn owner_labels() -> impl Iterator<Item = &'static str> {
     let of_kind = |kind: &JobKind| [kind.label_of_pods(), kind.integration().part_label];
     JobKind::all().iter().flat_map(of_kind).flatten().chain(OTHER_LABELS)
@@ -56,7 +56,7 @@ pub(super) fn pending(subject: &Subject, workload: &Value) -> (Vec<PendingPod>, 
     (all.iter().take(MOST_LISTED).map(show).collect(), all.len())
 }
 
-/// What is found out about them. `workload` is the one that is admitted.
+/// The finding about them. `workload` is the admitted one.
 pub(super) fn finding(
     workload: &ObjectRef,
     pods: &[PendingPod],
@@ -85,7 +85,7 @@ pub(super) fn finding(
     Some(finding)
 }
 
-/// What lets pods get nodes, by what the scheduler says of them.
+/// What lets these pods get nodes, by the messages of the scheduler.
 fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
     let ObjectRef { namespace, name, .. } = workload;
     let says = |parts: &[&str]| pods.iter().any(|pod| parts.iter().any(|part| pod.message.contains(part)));
@@ -145,7 +145,7 @@ mod tests {
         ObjectRef::namespaced(sluice_engine::Kind::Workload, "a", name)
     }
 
-    /// In the scheduler's words: those that no test on a control plane brings about.
+    /// Messages of the scheduler that no test on a control plane produces.
     #[test]
     fn whatever_the_scheduler_says_there_is_something_to_do() {
         let advice = |reason: &str, message: &str| {

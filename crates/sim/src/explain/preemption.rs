@@ -1,4 +1,4 @@
-//! Which policy spares which job, if quota is missing that a preemption does not free (docs/reference/06-algorithm.md 6.7).
+//! Which policy protects which job, if preemption cannot free the missing quota (docs/reference/06-algorithm.md 6.7).
 
 use serde_json::Value;
 use sluice_core::{Amount, PreemptionPossibility};
@@ -10,7 +10,7 @@ use crate::json::text;
 use crate::record::{JobRecord, show_amount};
 use crate::simulation::Simulation;
 
-/// What a ClusterQueue's `preemption` says; what is absent is `Never`.
+/// The fields of a ClusterQueue's `preemption`; an absent one is `Never`.
 struct Policies {
     queue: String,
     within: String,
@@ -32,7 +32,7 @@ struct Holder<'a> {
 }
 
 impl Question<'_> {
-    /// Fills in which preemption was considered and which policy refused it, and which jobs hold the resource, largest first.
+    /// Fills in which preemption was considered, which policy refused it, and which jobs hold the resource, largest first.
     pub(super) fn refused_by_policy(
         &self,
         simulation: &Simulation,
@@ -97,7 +97,7 @@ impl Policies {
         })
     }
 
-    /// What the engine found, in words.
+    /// The engine's finding, in words.
     fn possibility(
         &self,
         possibility: PreemptionPossibility,
@@ -127,7 +127,7 @@ impl Policies {
         }
     }
 
-    /// The rule that spares a holder, if it is one of the policies.
+    /// The policy that protects a holder, if one does.
     fn spares(
         &self,
         asking: &JobRecord,
@@ -199,7 +199,7 @@ fn nominal_of(simulation: &Simulation, queue: &str, flavor: &str, resource: &str
     nominal_amount(quota, resource).map(Amount::get)
 }
 
-/// The `nominalQuota` of one resource of one flavor, a number or a string.
+/// The `nominalQuota` of one resource of one flavor, written as a number or a string.
 pub(super) fn nominal_amount(quota: &Value, resource: &str) -> Option<Amount> {
     let written = match &quota["nominalQuota"] {
         Value::String(text) => text.clone(),

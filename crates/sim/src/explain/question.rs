@@ -1,4 +1,4 @@
-//! What is asked: which job, and in which world.
+//! The question: which job, and in which world.
 
 use std::collections::BTreeMap;
 
@@ -27,19 +27,19 @@ pub struct Question<'a> {
     pub at: SignedDuration,
     /// The namespace of the job.
     pub namespace: &'a str,
-    /// What the name is one of: a Workload, or a kind of job. Without it, a Workload or job of that name.
+    /// What `name` names: a Workload, or a job of this kind. Without it: a Workload or job of that name.
     pub kind: Option<Kind>,
     /// The name of the job, or of its Workload.
     pub name: &'a str,
     /// Whether names of other namespaces may be shown.
     pub all_namespaces: bool,
-    /// Whether nodes may be named; else only their number is.
+    /// Whether nodes may be named; if not, the answer has only their number.
     pub names_nodes: bool,
     /// Whether ClusterQueues may be named that no LocalQueue of the namespace is for.
     pub names_queues: bool,
-    /// What the engine of a running manager says of it; without it, the engine of the virtual cluster is asked.
+    /// The account of a running manager; without it, the engine of the virtual cluster answers.
     pub live: Option<&'a Account>,
-    /// Whether that manager leads: one that does not has decided nothing, so that the engine of the virtual cluster is asked what it decides.
+    /// Whether that manager leads. A manager that does not lead has decided nothing, so the engine of the virtual cluster decides.
     pub decides: bool,
     /// How long trying may take.
     pub patience: Patience<'a>,
@@ -54,10 +54,10 @@ pub enum ExplainError {
     /// The world cannot go on.
     #[error(transparent)]
     Simulation(#[from] SimError),
-    /// There is no such job.
+    /// The job does not exist.
     #[error("there is no job or Workload {0} at that time")]
     NotFound(String),
-    /// Not everything that it takes could be read.
+    /// Some of the objects that the answer needs could not be read.
     #[error("{0}")]
     Unread(String),
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the queues of a job: each that is missing, stopped, incomplete, or not for its namespace.
+//! Problems of a job's queues: a queue that is missing, stopped, incomplete, or does not accept its namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,17 +67,17 @@ fn is_stopped(object: &Value) -> bool {
     !["", "None"].contains(&text(&object["spec"]["stopPolicy"]))
 }
 
-/// Which ClusterQueues may be named to those who ask about a namespace.
+/// Which ClusterQueues may be named to users of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Names {
     /// All.
     All,
-    /// Those that a LocalQueue of the namespace is for: its users know them.
+    /// The ClusterQueues of the namespace's LocalQueues: its users know them.
     Own,
 }
 
 impl Names {
-    /// Whether a ClusterQueue may be named. The objects are gone through once for all that are asked about.
+    /// Whether a ClusterQueue may be named. The objects are read once for all names.
     pub fn known(self, view: &View<'_>, namespace: &str) -> impl Fn(&str) -> bool + use<> {
         let own = || {
             let locals = view.of_kind(Kind::LocalQueue).into_iter();
@@ -89,7 +89,7 @@ impl Names {
     }
 }
 
-/// Everything that is wrong with a job's queues, and its ClusterQueue if it is known.
+/// All problems of a job's queues, and its ClusterQueue if it is known.
 pub(super) fn findings(
     view: &View<'_>,
     namespace: &str,
@@ -199,7 +199,7 @@ fn is_missing(view: &View<'_>, kind: Kind, name: &str) -> bool {
     view.knows(kind) && view.cluster(kind, name).is_none()
 }
 
-/// What a ClusterQueue names that is missing.
+/// The objects that a ClusterQueue refers to and that do not exist.
 fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
     let mut missing = Vec::new();
     let groups = queue["spec"]["resourceGroups"].as_array().into_iter().flatten();
@@ -295,7 +295,7 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
     Some(finding)
 }
 
-/// The fewest changes of labels with which a selector matches, `None` being a label that goes; nothing if its requirements contradict each other.
+/// The fewest label changes with which a selector matches (`None`: the label is removed); nothing if its requirements contradict each other.
 fn labels_for(
     selector: &LabelSelector,
     labels: &BTreeMap<String, String>,
@@ -393,7 +393,7 @@ mod tests {
             let known = names.known(&view, namespace);
             ["own", "gone", "of-others", "none"].map(known)
         };
-        // Also one that does not exist any more: its name stands in a LocalQueue that they may read.
+        // This includes a ClusterQueue that no longer exists: a LocalQueue that the user may read names it.
         assert_eq!(known(Names::Own, "a"), [true, true, false, false]);
         assert_eq!(known(Names::Own, "b"), [false, false, true, false]);
         assert_eq!(known(Names::Own, "c"), [false; 4]);

@@ -1,4 +1,4 @@
-//! A finding for each way in which the flavors of a queue were refused to the pods of a Workload.
+//! A finding for each reason for which the flavors of a queue were refused to the pods of a Workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +18,19 @@ use super::wishes::mismatch;
 use crate::json::text;
 use crate::record::show_amount;
 
-/// What is refused to a pod set, gathered so that each kind of trouble is told once.
+/// Why the flavors of a pod set are refused, gathered so that each reason is reported once.
 #[derive(Default)]
 struct Gathered {
     /// Flavors that do not suit the pods, each in words.
     mismatches: Vec<String>,
-    /// Quota that is in use, each in words.
+    /// Resources whose quota is in use, in words.
     quota: Vec<String>,
-    /// What healthy nodes lack, by flavor.
+    /// What the healthy nodes lack, by flavor.
     capacity: BTreeMap<String, Vec<Lack>>,
     found: Vec<Finding>,
 }
 
-/// What stands in the way of each pod set.
+/// What blocks each pod set.
 pub(super) fn findings(
     around: Around<'_>,
     workload: &Value,
@@ -214,7 +214,7 @@ fn flavor_keys(view: &View<'_>) -> BTreeSet<String> {
     labels.flat_map(|labels| labels.keys().cloned()).collect()
 }
 
-/// What a pod asks of its node by these keys that the labels do not give.
+/// The node requirements of a pod on these label keys that the labels do not meet.
 fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
     let mut all = Vec::new();
     for (key, value) in pod["nodeSelector"].as_object().into_iter().flatten() {
@@ -227,7 +227,7 @@ fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSe
     let unmet = terms.iter().map(|term| unmet_of_term(term, labels, keys));
     let mut unmet: Vec<_> = unmet.filter(|wishes| !wishes.is_empty()).collect();
     all.truncate(MOST_LISTED);
-    // One term that holds is enough.
+    // One matching term is enough.
     if unmet.len() == terms.len() && !unmet.is_empty() {
         unmet.truncate(MOST_LISTED);
         let several = unmet.len() > 1;
@@ -242,7 +242,7 @@ fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSe
     all
 }
 
-/// What one term of a node affinity asks for by these keys that the labels do not give.
+/// The requirements of one node affinity term on these label keys that the labels do not meet.
 fn unmet_of_term(term: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
     let wishes = term["matchExpressions"].as_array().into_iter().flatten();
     let unmet = wishes.filter_map(|wish| {

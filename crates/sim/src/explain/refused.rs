@@ -15,19 +15,19 @@ use crate::simulation::Simulation;
 pub struct Refused {
     /// The pod set.
     pub pod_set: Arc<str>,
-    /// The flavor, where the refusal is about one.
+    /// The flavor, if the refusal is about one.
     pub flavor: Option<Arc<str>>,
-    /// The resource, where the refusal is about one.
+    /// The resource, if the refusal is about one.
     pub resource: Option<Arc<str>>,
     /// The refusal in words.
     pub why: String,
-    /// What is needed.
+    /// The amount that is needed.
     pub needed: Option<String>,
-    /// What is free for it.
+    /// The amount that is free.
     pub free: Option<String>,
-    /// What preemption was considered, and why it does not help.
+    /// Which preemption was considered, and why it does not help.
     pub preemption: Option<String>,
-    /// Holders that a policy spares, and which one does.
+    /// Jobs that a policy protects, and which policy.
     pub spared: Vec<String>,
     /// The jobs that hold it, the largest first.
     pub held_by: Vec<String>,

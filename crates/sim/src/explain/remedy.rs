@@ -1,4 +1,4 @@
-//! What would let a job start: each remedy is tried in the engine before it is shown.
+//! What would let a job start. Each remedy is tried in the engine before it is shown.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::json::text;
 use crate::record::{HoldEnd, show_amount};
 use crate::simulation::Simulation;
 
-/// Remedies that are shown of those that the engine found, and of those that end what was found out.
+/// The most remedies that are shown, of those from the engine and of those from findings.
 const MOST: usize = 3;
 /// "Now" leaves time for the pods of victims to end.
 pub(super) const NOW: SignedDuration = SignedDuration::from_secs(90);
@@ -34,39 +34,39 @@ pub(super) const NOW: SignedDuration = SignedDuration::from_secs(90);
 pub struct Remedy {
     /// In words.
     pub text: String,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
-    /// A command that does it, if one does.
+    /// A command that carries it out, if there is one.
     pub command: Option<String>,
-    /// The merge patches that were tried: of which object, and the patch. Empty if only time must pass.
+    /// The merge patches that were tried, each with its object. Empty if only time must pass.
     pub patches: Vec<Patch>,
     /// The jobs that are preempted by it.
     pub preempts: Vec<String>,
 }
 
-/// What a remedy does.
+/// The effect of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Effect {
-    /// It was tried in the engine, and the job starts with it.
+    /// Tried in the engine: the job starts.
     Starts,
-    /// It was tried in the engine, and the job gets quota with it; its admission checks follow, and are not tried.
+    /// Tried in the engine: the job gets quota. Its admission checks follow; they are not tried.
     GetsQuota,
-    /// It was tried in the engine: what it mends stands in the way, and the job does not start by it alone.
+    /// Tried in the engine: it removes one obstacle, but the job does not start by it alone.
     NotEnough,
-    /// It was not tried, because it depends on a choice of people, or on other programs.
+    /// Not tried, because it depends on a choice of people or on other programs.
     Untried,
-    /// It was not tried, because time was over: it may let the job start, or not.
+    /// Not tried, because time was over.
     TimeOver,
 }
 
 /// How a remedy begins with which the job starts.
 const STARTS: &str = "starts now";
-/// And one with which it gets quota, where admission checks follow.
+/// The word for a remedy with which the job gets quota, if admission checks follow.
 const GETS_QUOTA: &str = "gets quota now";
 
 impl Remedy {
-    /// As it is in a queue with admission checks: their controllers are not here, so that no more than the quota is known.
+    /// The same in a queue with admission checks: their controllers do not run here, so only the quota is certain.
     fn before_checks(mut self) -> Self {
         if self.effect == Effect::Starts {
             self.effect = Effect::GetsQuota;
@@ -107,18 +107,18 @@ impl Help {
     }
 }
 
-/// What came of trying patches.
+/// The result of trying patches.
 pub(super) enum Tried {
-    /// The job starts so many milliseconds later, and these are preempted for it.
+    /// The job starts this many milliseconds later, and these jobs are preempted for it.
     Starts(Vec<String>, i64),
-    /// It does not start at once.
+    /// The job does not start at once.
     Waits,
     /// Time was over before that was known.
     NotInTime,
 }
 
 impl Question<'_> {
-    /// What ends the findings, and up to three remedies that work for what the engine refused.
+    /// The remedies of the findings, and up to three tried remedies for the engine's refusals.
     pub(super) fn remedies(
         &self,
         simulation: &Simulation,
@@ -193,7 +193,7 @@ impl Question<'_> {
         Ok(Some(Remedy { text, effect, command: None, patches, preempts }))
     }
 
-    /// What ends each finding: tried alone where patches do it, and together if none is enough.
+    /// The remedies of each finding: patches are tried alone, and together if none is enough.
     fn helping(
         &self,
         simulation: &Simulation,
@@ -236,7 +236,7 @@ impl Question<'_> {
         if self.patience.is_over() {
             return Ok(Tried::NotInTime);
         }
-        // One that is short may be over by then, and its name free.
+        // A short job may have ended by then.
         let Some(index) = present.record().index(job) else { return Ok(Tried::Waits) };
         let mut simulation = present.fork();
         simulation.options.until = None;
@@ -289,7 +289,7 @@ impl Question<'_> {
     }
 }
 
-/// What may help, most modest first.
+/// Candidates for remedies, the smallest change first.
 fn candidates(simulation: &Simulation, target: &Target, refusals: &[&Refusal]) -> Vec<(String, Vec<Patch>)> {
     let alone = |(text, patch): (String, Patch)| (text, vec![patch]);
     let mut all = Vec::new();
@@ -433,7 +433,7 @@ fn more_quota(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -
     Some((text, patch_of(&reference, json!({"spec": {"resourceGroups": groups}}))))
 }
 
-/// The lowest priority class that is above its own.
+/// The lowest priority class above the job's own.
 fn higher_priority(simulation: &Simulation, target: &Target) -> Option<(String, Vec<Patch>)> {
     let own = simulation.record().job(&target.job)?.priority;
     let classes = simulation.world.of_kind(Kind::WorkloadPriorityClass);

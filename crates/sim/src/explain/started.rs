@@ -1,4 +1,4 @@
-//! Pods of an admitted job that have a node and do not run, and pods that are not there at all.
+//! Pods of an admitted job that have a node and do not run, and pods that do not exist.
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
@@ -13,7 +13,7 @@ use crate::json::text;
 /// A container that does not run, and why.
 struct Waiting<'a> {
     pod: &'a str,
-    /// Nothing, where nodes are not named.
+    /// Absent if nodes may not be named.
     node: Option<&'a str>,
     container: &'a str,
     reason: &'a str,
@@ -53,7 +53,7 @@ fn waiting(pod: &Value, names_nodes: bool) -> Vec<Waiting<'_>> {
         let reason = Some(text(&said["reason"])).filter(|reason| !reason.is_empty()).unwrap_or("waiting");
         one(text(&status["name"]), reason, text(&said["message"]))
     });
-    // Containers behind an init container wait for nothing else.
+    // Containers after an init container wait only for it.
     let mut each: Vec<_> = each.collect();
     let behind = |waiting: &Waiting<'_>| waiting.reason == "PodInitializing";
     if each.iter().any(|waiting| !behind(waiting)) {
@@ -66,7 +66,7 @@ fn leaves(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Own pods that have a node, and of which a container does not run.
+/// The job's pods that have a node and a container that does not run.
 pub(super) fn not_running(
     subject: &Subject,
     workload: &Value,
@@ -90,7 +90,7 @@ pub(super) fn not_running(
     Some(finding)
 }
 
-/// What lets containers start, by what their nodes say.
+/// What lets the containers start, by the messages of their nodes.
 fn helps(namespace: &str, all: &[&Waiting<'_>]) -> Vec<Help> {
     let first = |reasons: &[&str]| all.iter().find(|waiting| reasons.contains(&waiting.reason));
     let describe = |pod: &str| format!("kubectl describe pod {pod} -n {namespace}");
@@ -135,7 +135,7 @@ fn helps(namespace: &str, all: &[&Waiting<'_>]) -> Vec<Help> {
     helps
 }
 
-/// How many pods it was admitted with, less those that it gave back.
+/// How many pods the Workload was admitted with, minus the reclaimable ones.
 fn admitted(workload: &Value) -> i64 {
     let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
     let given_back = list(&workload["status"]["reclaimablePods"]);
@@ -150,7 +150,7 @@ fn admitted(workload: &Value) -> i64 {
     sets.iter().map(of).sum()
 }
 
-/// That pods of an admitted job are not there, if all that there are were read.
+/// The finding that pods of an admitted job do not exist, if all its pods were read.
 pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> Option<Finding> {
     if !subject.all_pods || holds(workload, "PodsReady") {
         return None;
@@ -158,7 +158,7 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     let is_there = |pod: &&Value| {
         is_own(pod, workload, subject.job.as_ref()) && pod["status"]["phase"] != "Failed" && !leaves(pod)
     };
-    // Pods of a declared kind may be known by nothing that is seen here.
+    // Pods of a declared kind may not be recognizable as such here.
     let is_declared = JobKind::ALL.into_iter().all(|kind| Kind::Job(kind) != job.kind);
     let any = subject.pods.iter().any(|pod| is_own(pod, workload, subject.job.as_ref()));
     if is_declared && !any {
@@ -290,7 +290,7 @@ mod tests {
         let text = of(vec![there("Failed"), going]).unwrap().text;
         assert!(text.ends_with("and 3 of them are not there"), "{text}");
         assert!(of(vec![there("Running"), there("Succeeded"), there("Pending")]).is_none());
-        // What was given back is not missed, nor is anything if there may be more pods than were read.
+        // Reclaimable pods are not reported as missing; neither is any pod if there may be more than were read.
         let mut less = workload(3);
         less["status"]["reclaimablePods"] = json!([{"name": "main", "count": 2}]);
         assert!(missing(&subject(vec![there("Running")]), &less, &job()).is_none());

@@ -1,18 +1,18 @@
-//! What is asked about, as it was read from a cluster.
+//! The job or Workload of the question, as it was read from a cluster.
 
 use serde_json::Value;
 use sluice_engine::Whole;
 
 use crate::unread::Unread;
 
-/// What is known of the one that is asked about, as it was read: also when it is over, and left out of the world.
+/// What was read of the job or Workload of the question, even if it has ended and is left out of the world.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subject {
     /// Its Workload.
     pub workload: Option<Value>,
     /// The job.
     pub job: Option<Value>,
-    /// What the job is a part of, if it has no Workload for that reason, as the engine says.
+    /// The whole that the job is a part of, if it has no Workload for that reason; from the engine.
     pub whole: Option<Whole>,
     /// Its pods that are pending, and others of its own.
     pub pods: Vec<Value>,
@@ -24,7 +24,7 @@ pub struct Subject {
     pub events: Vec<Value>,
     /// Whether these could not be read.
     pub no_events: bool,
-    /// What of this could not be read, or not all of it, each kind once.
+    /// Kinds of objects that could not be read completely, each once.
     pub unread: Vec<Unread>,
 }
 

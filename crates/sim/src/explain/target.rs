@@ -1,4 +1,4 @@
-//! Which job is meant, and which objects it is made of.
+//! Which job is meant, and which objects it consists of.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use crate::simulation::Simulation;
 /// A job that has a Workload.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The job, as the record has it: of an object whose pods are in groups, one of these; of a group of pods, one of its pods.
+    /// The job as in the record. For an object whose pods are in groups: one of the groups; for a pod group: one of its pods.
     pub job: ObjectRef,
     /// Its Workload.
     pub workload: ObjectRef,
-    /// What is to be changed, for the job to be another: the object, of which it may be a part, or all pods of the group.
+    /// The objects to patch for a change of the job: its object, or all pods of the group.
     pub objects: Vec<ObjectRef>,
 }
 
 impl Target {
-    /// A merge patch of the job, as patches of what it is made of.
+    /// A merge patch of the job as patches of its objects.
     pub fn patches(&self, merge: &Value) -> Vec<Patch> {
         self.objects.iter().map(|object| patch_of(object, merge.clone())).collect()
     }
 
-    /// Of a Workload; of one whose job is none of what is simulated (`alone`), itself.
+    /// The target of a Workload. If its job is of a kind that is not simulated (`alone`), the Workload itself.
     fn of(reference: ObjectRef, workload: &slim::Workload, alone: bool) -> (Option<JobKind>, Self) {
         let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
         let object = |owner: &OwnerReference| {
@@ -60,7 +60,7 @@ impl Question<'_> {
         let missing = || self.not_found();
         let workloads = simulation.engine().workloads();
         let of_namespace = workloads.filter(|(reference, _)| *reference.namespace == *self.namespace);
-        // The job of a slice that another one replaced goes on.
+        // The job of a replaced slice continues.
         let found = of_namespace.filter(|(_, workload)| !is_superseded(workload));
         let mut running = None;
         for (reference, workload) in found {
@@ -79,7 +79,7 @@ impl Question<'_> {
         running.ok_or_else(missing)
     }
 
-    /// Whether a pod, which is a job, is one of those of the object that is asked about: a pod that waits stands for it.
+    /// Whether a pod that is a job belongs to the object of the question: a waiting pod stands for its object.
     fn means_object_of(&self, simulation: &Simulation, pod: &ObjectRef) -> bool {
         let (Some(Kind::Job(kind)), Kind::Job(own), None) = (self.kind, pod.kind, self.live) else {
             return false;
@@ -90,7 +90,7 @@ impl Question<'_> {
             && (simulation.serving.object_of(pod) == Some(&object) || kind.names_pod(self.name, &pod.name))
     }
 
-    /// Whether a job is the one that is asked about.
+    /// Whether a job is the one of the question.
     fn means(&self, kind: Option<JobKind>, target: &Target) -> bool {
         if let Some(account) = self.live {
             return account.workload == target.workload;

@@ -136,7 +136,7 @@ fn course(lines: &mut Lines, title: &str, course: &Course) {
     }
 }
 
-/// That objects are left out, not which: they may be those of others.
+/// Says how many objects are left out, not which: they may belong to other users.
 fn left_out(lines: &mut Lines, count: usize) {
     if count > 0 {
         lines.add(format!("{count} object(s) around the job cannot be simulated, and are left out"));

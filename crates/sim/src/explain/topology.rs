@@ -1,4 +1,4 @@
-//! What is short on the nodes: the level, the domains, how many pods would fit where; and which laxer wish would be met.
+//! What the nodes lack: the level, the domains, how many pods would fit where; and which weaker topology request would be met.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -33,15 +33,15 @@ pub struct Domains {
     pub level: String,
     /// How many domains it has.
     pub domains: usize,
-    /// How many such pods fit into one of them at most: the largest job of this shape that fits there.
+    /// How many such pods fit into one domain at most: the largest job of this shape that fits.
     pub largest: i64,
-    /// How many such pods fit into all of them.
+    /// How many such pods fit into all domains.
     pub all: i64,
-    /// The roomiest: `block/rack`, and how many such pods fit.
+    /// The domains with the most room: `block/rack`, and how many such pods fit.
     pub roomiest: Vec<(String, i64)>,
 }
 
-/// What a pod set of a Workload wishes, and at which level.
+/// The topology request of a pod set of a Workload, and its level.
 pub(super) fn wish(workload: &Value, pod_set: &str) -> (&'static str, Option<String>) {
     let mut sets = workload["spec"]["podSets"].as_array().into_iter().flatten();
     let request = sets.find(|set| set["name"] == pod_set).map(|set| &set["topologyRequest"]);
@@ -74,7 +74,7 @@ fn domains(level: &LevelFits, names_nodes: bool) -> Domains {
     }
 }
 
-/// What the engine counted, with what was wished.
+/// The engine's counts for the topology request.
 pub(super) fn fits(workload: &Value, fits: &[PodSetFits], names_nodes: bool) -> Vec<TopologyFit> {
     fits.iter()
         .map(|fit| {
@@ -109,7 +109,7 @@ impl Domains {
 }
 
 impl TopologyFit {
-    /// What is short, with what would be met. `why` is the engine's own message, with why nodes were left out.
+    /// What the nodes lack, with a request that would be met. `why` is the engine's own message, which says why nodes were left out.
     pub(super) fn finding(&self, why: Option<&str>) -> Finding {
         let level = self.level.as_ref().and_then(|level| self.levels.iter().find(|l| l.level == *level));
         let wished = match (self.wish, &self.level) {

@@ -15,7 +15,7 @@ use crate::json::text;
 use crate::queue_of;
 
 impl Question<'_> {
-    /// What a job without a Workload is a part of: as the engine of the cluster says, or that of a virtual one.
+    /// The whole that a job without a Workload is a part of: from the engine of the cluster, or of a virtual one.
     pub(super) fn whole_of(&self, view: &View<'_>, job: &ObjectRef) -> Option<Whole> {
         match (&self.manifests.subject, view) {
             (Some(subject), _) => subject.whole.clone(),
@@ -25,14 +25,14 @@ impl Question<'_> {
     }
 }
 
-/// What keeps a job from getting a Workload. `whole` is what it is a part of.
+/// What prevents a Workload for a job. `whole` is what the job is a part of.
 pub(super) fn findings(
     view: &View<'_>,
     configuration: &Configuration,
     (reference, job): (&ObjectRef, &Value),
     whole: Option<&Whole>,
 ) -> Vec<Finding> {
-    // That one is queued: a queue name or a managed namespace would not help this one.
+    // The whole is queued, so a queue name or a managed namespace would not help the part.
     if let Some(whole) = whole {
         return vec![part_of_another(&reference.namespace, whole)];
     }
@@ -46,7 +46,7 @@ pub(super) fn findings(
     found
 }
 
-/// What its object says of it, or else that its events do.
+/// The reason from its object, or else from its events.
 fn without_workload(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Finding {
     let said = match reference.kind {
         Kind::Job(kind) => of_itself(view, kind, reference, job),
@@ -75,7 +75,7 @@ fn observed(view: &View<'_>, kind: JobKind, job: &Value) -> JobView {
     sluice_jobs::filled(&seen, template.as_ref())
 }
 
-/// The same as the engine reads the object.
+/// The same according to the engine's reading of the object.
 fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value) -> Option<Finding> {
     let seen = observed(view, kind, job);
     if let Some(trouble) = seen.invalid {
@@ -122,7 +122,7 @@ fn part_of_another(namespace: &str, whole: &Whole) -> Finding {
     Finding::new(Code::PartOfAnother, text).with(help)
 }
 
-/// The job that controls one, of a kind that is managed, if it names no queue.
+/// The controlling job of a managed kind, if that names no queue.
 fn unqueued_owner(view: &View<'_>, configuration: &Configuration, job: &Value) -> Option<ObjectRef> {
     let mut owners = job["metadata"]["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|owner| owner["controller"] == true)?;
@@ -177,10 +177,10 @@ fn not_managed(
     Some(finding.with(named_queue(kind, reference, first.as_deref())))
 }
 
-/// What becomes of a job that nothing manages.
+/// What happens to a job that is not managed.
 fn how_it_runs(kind: JobKind, job: &Value) -> String {
     let facts = kind.integration();
-    // What has nothing that suspends it counts as suspended until its pods are ready.
+    // A job without a suspend field counts as suspended until its pods are ready.
     if facts.suspends_pods || !sluice_jobs::is_suspended(kind, job) {
         return "it names no queue, so that it is not managed, and runs at once".to_owned();
     }
@@ -189,7 +189,7 @@ fn how_it_runs(kind: JobKind, job: &Value) -> String {
     format!("it names no queue, so that it is not managed; {by} ({field})")
 }
 
-/// That a job is to name a LocalQueue, that one if there is one.
+/// The help that the job must name a LocalQueue, with its name if there is one.
 fn named_queue(kind: JobKind, reference: &ObjectRef, queue: Option<&str>) -> Help {
     let (label, named) = (labels::QUEUE_NAME, queue.unwrap_or("QUEUE"));
     let facts = kind.integration();

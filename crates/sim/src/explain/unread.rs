@@ -1,4 +1,4 @@
-//! What could not be read: the answer is given without it, and says so.
+//! What could not be read: the answer says so, and goes without it.
 
 use sluice_engine::{Kind, ObjectRef};
 
@@ -8,7 +8,7 @@ use super::{MOST_LISTED, Question};
 use crate::simulation::Simulation;
 use crate::unread::Unread;
 
-/// What is said of what was not read, a finding for each kind that answers are made of.
+/// A finding for each kind that could not be read and that the answers use.
 pub(super) fn findings<'a>(unread: impl Iterator<Item = &'a Unread>) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for Unread { what, why } in unread {
@@ -46,7 +46,7 @@ impl Question<'_> {
         of_subject.chain(&self.manifests.unread)
     }
 
-    /// The object that is asked about, and why nothing is tried with it, if it is left out: then its pods are not there, either.
+    /// The object of the question and why it cannot be tried, if it is left out: then its pods are missing, too.
     pub(super) fn own_left_out(&self, simulation: &Simulation) -> Option<(ObjectRef, String)> {
         let subject = self.manifests.subject.as_ref()?;
         let read = subject.job.as_ref().and_then(job_read);

@@ -1,4 +1,4 @@
-//! The objects that an explanation looks at: as they were read from a cluster, or as they are in a virtual one.
+//! The objects of an explanation: as they were read from a cluster, or as they are in a virtual one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::simulation::Simulation;
 pub(super) enum View<'a> {
     /// As they were read, and the plural names of the kinds that were not, or not wholly.
     Read(BTreeMap<ObjectRef, &'a Value>, BTreeSet<&'static str>),
-    /// As they are in a virtual cluster.
+    /// From a virtual cluster.
     Played(&'a Simulation),
 }
 
@@ -24,7 +24,7 @@ impl<'a> View<'a> {
         Self::Read(all.collect(), manifests.unread.iter().map(|unread| unread.what).collect())
     }
 
-    /// Whether an object of the kind that is not here does not exist.
+    /// Whether the view has all objects of the kind, so that an absent one does not exist.
     pub fn knows(&self, kind: Kind) -> bool {
         match self {
             Self::Read(_, unread) => !unread.contains(kind.plural()),
@@ -50,7 +50,7 @@ impl<'a> View<'a> {
         self.get(&ObjectRef::namespaced(kind, namespace, name))
     }
 
-    /// All of a kind, by name.
+    /// All objects of a kind, by name.
     pub fn of_kind(&self, kind: Kind) -> Vec<(&ObjectRef, &'a Value)> {
         match self {
             Self::Read(all, _) => all.iter().filter(|(r, _)| r.kind == kind).map(|(r, v)| (r, *v)).collect(),

@@ -1,4 +1,4 @@
-//! What a change of a job would do: tried in the engine, beside what happens without it.
+//! What a change of a job would do: tried in the engine, next to what happens without it.
 
 use jiff::SignedDuration;
 use json_patch::merge;
@@ -27,7 +27,7 @@ pub struct WhatIf {
     pub job: String,
     /// The merge patch that was tried; of a group of pods, that of the first of them.
     pub change: Patch,
-    /// The same of the other pods of the group.
+    /// The patches of the other pods of the group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Patch>,
     /// Without it.
@@ -55,7 +55,7 @@ pub struct Course {
     pub gets_quota: bool,
     /// Jobs that are preempted for that.
     pub preempts: Vec<String>,
-    /// When it starts, if not at once; absent if that is not known.
+    /// When it starts, if not at once; absent if unknown.
     pub forecast: Option<Forecast>,
     /// Why it is not known when it starts.
     pub no_forecast: Option<String>,
@@ -64,21 +64,21 @@ pub struct Course {
 }
 
 impl Course {
-    /// It stays as far as it has come.
+    /// The job stays in its state.
     fn stays(state: State) -> Self {
         Self { state: Some(state), ..Self::default() }
     }
 
-    /// It waits, and it is not known how long, for this reason.
+    /// The job waits, and its start is not known for this reason.
     fn unknown(why: impl Into<String>) -> Self {
         Self { no_forecast: Some(why.into()), ..Self::default() }
     }
 }
 
-/// Why a merge patch is none that may be tried: it changes something else than what a user may change of a job.
+/// Why a merge patch may not be tried: it changes a field that a user may not change of a job.
 ///
 /// # Errors
-/// With what is wrong, in words.
+/// With the problem, in words.
 pub fn check_change(change: &Value) -> Result<(), String> {
     let form = "expected a merge patch of spec, metadata.labels or metadata.annotations, for example {\"spec\":{\"parallelism\":2}}";
     let fields = change.as_object().filter(|fields| !fields.is_empty()).ok_or(form)?;
@@ -91,7 +91,7 @@ pub fn check_change(change: &Value) -> Result<(), String> {
     if good { Ok(()) } else { Err(form.to_owned()) }
 }
 
-/// What is known of a job that waits before anything is tried.
+/// What is known of a waiting job before anything is tried.
 #[derive(Default)]
 struct Waiting {
     /// What a person or program has to do first.
@@ -104,7 +104,7 @@ impl Question<'_> {
     /// What a merge patch of the job would do.
     ///
     /// # Errors
-    /// When there is no such job, or its world cannot be played.
+    /// If there is no such job, or its world cannot be played.
     pub fn what_if(&self, change: &Value) -> Result<WhatIf, ExplainError> {
         if let Some(why) = self.why_not_tried() {
             return Err(ExplainError::Unread(why));
@@ -141,7 +141,7 @@ impl Question<'_> {
         })
     }
 
-    /// The job whose Workload is over or about to go, so that no change of it starts anything.
+    /// The job whose Workload has ended or is about to be deleted, so that no change lets it start.
     fn over(&self) -> Option<(ObjectRef, Course)> {
         let subject = self.manifests.subject.as_ref()?;
         let workload = subject.workload.as_ref()?;
@@ -173,7 +173,7 @@ impl Question<'_> {
         let tried = self.starts_with(present, job, &[])?;
         let at_once = is_at_once(&tried);
         let blocked = known.blocked.clone();
-        // What keeps it there is not so here, where it starts at once.
+        // Here, where it starts at once, the manager's reason does not exist.
         let not_here = known.blocked.or(known.refused).filter(|_| at_once);
         let before = match not_here.as_ref().or(blocked.as_ref()) {
             Some(why) => Course::unknown(why),
@@ -184,7 +184,7 @@ impl Question<'_> {
             Ok(changed) => {
                 let tried = self.starts_with(present, job, patches)?;
                 match not_here {
-                    // That it starts with the change shows nothing, either.
+                    // That it starts with the change proves nothing, either.
                     Some(why) if matches!(tried, Tried::Starts(..)) => Course::unknown(why),
                     _ => self.course(&changed, job, tried, blocked)?,
                 }
@@ -193,7 +193,7 @@ impl Question<'_> {
         Ok((before, after))
     }
 
-    /// How far it has come: in the cluster that was read, else in the virtual one.
+    /// Its state: in the cluster that was read, else in the virtual one.
     fn state_of(&self, simulation: &Simulation, job: &ObjectRef) -> State {
         let subject = self.manifests.subject.as_ref();
         if let Some(workload) = subject.and_then(|subject| subject.workload.as_ref()) {
@@ -209,7 +209,7 @@ impl Question<'_> {
         }
     }
 
-    /// What the manager says of a job that waits, where a cluster was read.
+    /// The manager's reason for a waiting job, if a cluster was read.
     fn waiting(&self, present: &Simulation) -> Waiting {
         let subject = self.manifests.subject.as_ref();
         let Some(workload) = subject.and_then(|subject| subject.workload.as_ref()) else {
@@ -225,7 +225,7 @@ impl Question<'_> {
         Waiting { blocked, refused }
     }
 
-    /// The world with the change, before anything comes of it; or that the change is refused.
+    /// The world with the change, before any effect; or the refusal of the change.
     fn changed(
         &self,
         present: &Simulation,
@@ -239,7 +239,7 @@ impl Question<'_> {
         for patch in patches {
             let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
             let object = crate::play::reference(&patch.kind, namespace, &patch.name);
-            // The webhooks see the job as it is in the cluster; in the virtual one it may have started by now.
+            // The webhooks see the job of the cluster; in the virtual one it may have started by now.
             let is_read = |job: &&Value| known::job_read(job) == object;
             let old = read.filter(is_read).or_else(|| present.object(object.as_ref()?));
             if let (Some(old), Some(Kind::Job(kind))) = (old, object.as_ref().map(|object| object.kind)) {
@@ -329,7 +329,7 @@ impl Question<'_> {
         stopped(course)
     }
 
-    /// The job that is asked about, if it has no Workload: as it was read, or in a world of files.
+    /// The job of the question, if it has no Workload: from the cluster that was read, or from a world of files.
     fn job_without_workload(&self, simulation: &Simulation) -> Option<ObjectRef> {
         match &self.manifests.subject {
             Some(subject) => subject.job.as_ref().and_then(known::job_read),
@@ -337,7 +337,7 @@ impl Question<'_> {
         }
     }
 
-    /// The courses of a job that has no Workload: with the change it may get one.
+    /// The courses of a job that has no Workload: the change may give it one.
     fn not_queued_yet(
         &self,
         present: &Simulation,

@@ -1,4 +1,4 @@
-//! What a pod set asks of the topology, where that contradicts the flavors or cannot be met: and other wishes instead, as patches.
+//! Topology requests of a pod set that contradict the flavors or cannot be met; and other requests instead, as patches.
 
 use serde_json::{Map, Value, json};
 use sluice_api::labels::{
@@ -16,11 +16,11 @@ use crate::simulation::Simulation;
 
 /// Another wish.
 enum Change<'a> {
-    /// A pod set that asks for one level asks for another, `required` or `preferred`.
+    /// A pod set that asks for one level asks for another one, `required` or `preferred`.
     Level { from: &'a str, to: (&'a str, &'a str) },
     /// Any nodes do, of a flavor with a topology.
     Unconstrained,
-    /// None at all.
+    /// No topology request.
     Nothing,
 }
 
@@ -50,13 +50,13 @@ impl Change<'_> {
     }
 }
 
-/// The patches of a job that is made of these objects, with another wish; nothing if it has none such. Its Workload follows as long as it waits.
+/// The patches of a job's objects with another topology request; nothing if it has no such request. Its Workload follows as long as it waits.
 fn changed(simulation: &Simulation, objects: &[ObjectRef], change: &Change<'_>) -> Option<Vec<Patch>> {
     let patch = |job| Some(patch_of(job, of_object(job, simulation.object(job)?, change)?));
     objects.iter().map(patch).collect()
 }
 
-/// The merge patch of one of them.
+/// The merge patch of one object.
 fn of_object(job: &ObjectRef, value: &Value, change: &Change<'_>) -> Option<Value> {
     let Kind::Job(kind) = job.kind else { return None };
     let mut changed = value.clone();
@@ -75,7 +75,7 @@ fn of_object(job: &ObjectRef, value: &Value, change: &Change<'_>) -> Option<Valu
     Some(difference(value, &changed)).filter(|merge| merge.as_object().is_some_and(|all| !all.is_empty()))
 }
 
-/// Wishes that the flavors which refuse the present one can meet.
+/// Topology requests that the refusing flavors can meet.
 pub(super) fn meeting(
     simulation: &Simulation,
     objects: &[ObjectRef],
@@ -135,7 +135,7 @@ fn levels<'a>(view: &View<'a>, flavor: &str) -> (&'a str, Vec<&'a str>) {
     (topology, levels.into_iter().flatten().map(|level| text(&level["nodeLabel"])).collect())
 }
 
-/// That a flavor's topology, or that it has none, contradicts what a pod set asks for.
+/// The finding that a flavor's topology, or its absence, contradicts the request of a pod set.
 pub(super) fn mismatch(
     view: &View<'_>,
     workload: &Value,
@@ -144,7 +144,7 @@ pub(super) fn mismatch(
 ) -> Finding {
     let (_, level) = wish(workload, set);
     let (topology, levels) = levels(view, flavor);
-    // What the job can ask for instead is tried, and offered if it helps.
+    // An alternative request is tried, and offered if it helps.
     let (text, help) = match refusal {
         Refusal::WithoutTopology { .. } => (
             format!("pod set {set} asks for nodes by topology, and flavor {flavor} has no topology"),

@@ -1,4 +1,4 @@
-//! The watches of one replica: one for each kind, whose events come in order, late, twice, or after a new list.
+//! The watches of one replica, one per kind. Their events come in order, late, twice, or after a new list.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,9 +8,9 @@ use sluice_engine::{Input, Kind};
 /// The watch of one kind.
 #[derive(Clone, Debug, Default)]
 struct Watch {
-    /// What it has still to deliver, in order, and when.
+    /// Events that are still to be delivered, in order, with their times.
     pending: VecDeque<(Timestamp, Input)>,
-    /// It delivers nothing until it is opened anew, with a list.
+    /// The watch delivers nothing until it is opened again, with a list.
     broken_until: Option<Timestamp>,
 }
 
@@ -53,7 +53,7 @@ impl Watches {
         watch.pending.pop_front().map(|(_, event)| event)
     }
 
-    /// Takes a kind that is to be listed anew.
+    /// Takes a kind that must be listed again.
     pub fn take_reopened(&mut self, now: Timestamp) -> Option<Kind> {
         let due = |watch: &Watch| watch.broken_until.is_some_and(|at| at <= now);
         let kind = *self.0.iter().find(|(_, watch)| due(watch))?.0;
@@ -61,12 +61,12 @@ impl Watches {
         Some(kind)
     }
 
-    /// The watch of a kind begins anew: what it had still to deliver is in the list that comes first.
+    /// Restarts the watch of a kind: undelivered events are covered by the list that comes first.
     pub fn reopen(&mut self, kind: Kind) {
         self.0.remove(&kind);
     }
 
-    /// When the next event comes, or a watch is opened anew.
+    /// When the next event comes, or a watch is opened again.
     pub fn next(&self) -> Option<Timestamp> {
         let of = |watch: &Watch| {
             let event = watch.pending.front().map(|(at, _)| *at);

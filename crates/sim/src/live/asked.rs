@@ -1,4 +1,4 @@
-//! What is read of the one that is asked about.
+//! Reads the job or Workload of the question.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use sluice_engine::Kind;
 use super::{Keep, Listed, is_admitted, is_met, is_over, text};
 use crate::explain::{MOST_EVENTS, Subject, is_own};
 
-/// Pods of a job that are read at most, of those that are pending and of the others.
+/// Most pods of a job that are read, of the pending ones and of the others.
 pub const MOST_PODS: usize = 500;
 
 /// The longest value of a label.
 const LONGEST_VALUE: usize = 63;
 
-/// What is asked about, as it is in the cluster: its Workload by name, or a job that has none; the job of the Workload; the events about it; its pending
-/// pods, if it is admitted, and its others while these are not ready. `list` lists at most so many of a path, with a query's selectors, of which something is
-/// kept. What could not be read is told in the answer, but for what is asked about itself.
+/// The object of the question as it is in the cluster: its Workload by name, or a job without one; the job of the Workload; its events; its pending
+/// pods if it is admitted, and its other pods while these are not ready. `list` lists up to a number of objects of a path, with the selectors of a
+/// query; unneeded objects are dropped. What could not be read is noted in the result, except for the object itself.
 ///
 /// # Errors
-/// Why that could not be read.
+/// Why the object could not be read.
 pub async fn subject<F>(
     namespace: &str,
     workload: Option<&str>,
@@ -105,8 +105,8 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// Which pods are asked for, as a label selector and more of a field selector in a URL: those with the label by which the controller of the job marks
-/// them, where it does, or the one pod that is the job; so that others of the namespace are not read.
+/// Which pods are read, as a label selector and further field selectors in a URL: the pods with the label that the job's controller sets, if it does,
+/// or the single pod that is the job. Other pods of the namespace are not read.
 fn selected(workload: &Value) -> (String, String) {
     let Some((kind, name)) = controller(workload) else { return Default::default() };
     if kind.integration().of_pods {
@@ -118,7 +118,7 @@ fn selected(workload: &Value) -> (String, String) {
     (format!("&labelSelector={}%3D{}", label.replace('/', "%2F"), encoded(&name)), String::new())
 }
 
-/// The one that was found, with its kind.
+/// The only object that was found, with its kind.
 fn only(kind: Kind, found: Vec<Value>) -> Option<Value> {
     let mut object = found.into_iter().next()?;
     object["kind"] = Value::from(kind.as_str());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_the_rest_is_read() {
+    fn what_cannot_be_read_is_reported_and_the_rest_is_read() {
         let (subject, asked) = read(&json!([met("Admitted")]), &["/pods", "/events", "/jobs"]);
         let subject = subject.unwrap();
         assert!(subject.workload.is_some() && !subject.all_pods && subject.more_pods);

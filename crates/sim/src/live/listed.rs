@@ -1,4 +1,4 @@
-//! What a list gave, and what of it could not be read.
+//! Processes the objects of a list, and notes what could not be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use sluice_engine::Kind;
 use super::{is_over, maker};
 use crate::Observed;
 
-/// Jobs that have ended of which it is kept how long they took.
+/// Most ended jobs whose run times are kept.
 const MOST_OBSERVED: usize = 50_000;
 
-/// What a list gave.
+/// The result of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listed {
     /// The objects that were kept.
@@ -29,7 +29,7 @@ impl From<Vec<Value>> for Listed {
     }
 }
 
-/// What is left out of the lists, and what is known of it. Workloads are listed before jobs.
+/// Ended objects that are left out of the lists, and their run times. Workloads are listed before jobs.
 #[derive(Debug, Default)]
 pub(super) struct Ended(Mutex<Seen>);
 
@@ -53,8 +53,8 @@ impl Seen {
         }
     }
 
-    /// What the controller of another kind made of a job is played with that job, unless it is queued by itself: it has a Workload that the job above
-    /// does not have.
+    /// A job that another kind's controller made of a job is played together with its owner, unless it is queued by itself: then it has a Workload
+    /// that the owner does not have.
     fn is_played_with_its_owner(&self, object: &Value) -> bool {
         let Some((above, uid)) = maker(object) else { return false };
         let of = |uid: &str| self.owned.get(uid);
@@ -69,7 +69,7 @@ impl Ended {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The object, unless it is over, or is played with its owner.
+    /// The object, unless it has ended or is played with its owner.
     pub fn without(&self, kind: Kind, mut object: Value) -> Option<Value> {
         object["kind"] = Value::from(kind.as_str());
         object["apiVersion"] = Value::from(kind.api_version());
@@ -88,7 +88,7 @@ impl Ended {
         None
     }
 
-    /// Those that were seen.
+    /// The run times that were seen.
     pub fn take(&self) -> Vec<Observed> {
         std::mem::take(&mut self.seen().observed)
     }

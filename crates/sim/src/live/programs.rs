@@ -1,4 +1,4 @@
-//! What pods run, which admission never looks at: most of a pod template is that.
+//! Removes the containers' programs from pods: admission never looks at them, and they are most of a pod template.
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
@@ -11,8 +11,7 @@ const KEPT: [&str; 4] = ["name", "image", "resources", "restartPolicy"];
 /// Fields of a pod that say what its containers find.
 const LEFT_OUT: [&str; 5] = ["volumes", "imagePullSecrets", "securityContext", "dnsConfig", "hostAliases"];
 
-/// A job or Workload without what its pods run. Those of kinds that make templates of their own are left as they are: a Workload must stay the one of
-/// its job.
+/// A job or Workload without the programs of its pods. Kinds that make their own templates are not changed: a Workload must still match its job.
 pub(super) fn without_programs(kind: Kind, mut object: Value) -> Value {
     let templates: Vec<String> = match kind {
         Kind::Workload if is_of_plain(&object) => {
@@ -30,7 +29,7 @@ pub(super) fn without_programs(kind: Kind, mut object: Value) -> Value {
     object
 }
 
-/// Whether the templates of a Workload are those of its job as they are, or its own.
+/// Whether the templates of a Workload are unchanged copies of its job's, or its own.
 fn is_of_plain(workload: &Value) -> bool {
     let mut owners = workload["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     owners.all(|owner| {
@@ -113,7 +112,7 @@ metadata: {name: s, namespace: a, uid: v, labels: {kueue.x-k8s.io/queue-name: lq
 spec: {suspend: true, replicatedJobs: [{name: r, replicas: 1, template: {spec: {parallelism: 1, completions: 1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, command: [run], resources: {requests: {cpu: 1}}}]}}}}}]}
 ";
 
-    /// A job whose Workload is cut otherwise than itself would be stopped, as one that was changed.
+    /// If a Workload and its job were cut differently, the job would be stopped as one that was changed.
     #[test]
     fn jobs_that_run_still_run_after_they_were_cut() {
         let file = File { name: "world".to_owned(), text: WORLD.to_owned(), named: true };

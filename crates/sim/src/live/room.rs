@@ -1,4 +1,4 @@
-//! What is read of nodes and pods where the room on nodes matters, and when it does.
+//! When free capacity on nodes matters, and what is read of nodes and pods then.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) fn without_details(mut pod: Value) -> Value {
     pod
 }
 
-/// Whether an answer about a Workload depends on the room on nodes: it lost some, or the manager found too little on those that are healthy.
+/// Whether an answer about a Workload needs the nodes: it lost some, or the manager found too little capacity on healthy ones.
 pub fn asks_for_room(workload: Option<&Value>, account: Option<&Account>) -> bool {
     let Some(workload) = workload else { return false };
     let lost = workload["status"]["unhealthyNodes"].as_array().is_some_and(|nodes| !nodes.is_empty());

@@ -11,7 +11,7 @@ use super::Nodes;
 use super::fit::Labels;
 use crate::json::text;
 
-/// So many pods on nodes with these labels.
+/// A number of pods on nodes with these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Domain {
     labels: Vec<(String, String)>,
@@ -19,7 +19,7 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    /// The same with room for one pod.
+    /// The same domain for one pod.
     pub fn for_one(&self) -> Domain {
         Domain { labels: self.labels.clone(), pods: 1 }
     }
@@ -40,7 +40,7 @@ impl Nodes {
 /// The domains of each pod set that has an assignment, in the order of ranks.
 pub(crate) type Assigned = BTreeMap<String, Vec<Domain>>;
 
-/// Reads the assignments of a Workload; one that cannot be read is none.
+/// Reads the topology assignments of a Workload; an unreadable one is ignored.
 pub(crate) fn assigned(workload: &Value) -> Assigned {
     let sets = workload["status"]["admission"]["podSetAssignments"].as_array().into_iter().flatten();
     sets.filter_map(|set| {

@@ -1,4 +1,4 @@
-//! Which nodes take a pod, and which of them it likes best: node selector, node affinity, taints.
+//! Which nodes accept a pod, and which of them it prefers: node selector, node affinity, taints.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) taints: &'a [Value],
 }
 
-/// Whether a node is one that a pod may be on, which asks for `requests`.
+/// Whether a node accepts a pod with these `requests`.
 pub(crate) fn allowed(pod: &Value, requests: &Amounts, node: Ground<'_>) -> bool {
     let selector = pod["nodeSelector"].as_object().into_iter().flatten();
     let wanted = selector.map(|(key, value)| (key.as_str(), text(value)));

@@ -1,5 +1,5 @@
-//! Pod sets whose pods are objects of their own, as those of a pod group: each is placed by itself, and all of them share the domains of
-//! their Workload's topology assignment (docs/reference/06-algorithm.md 6.13).
+//! Pod sets whose pods are objects of their own, as in a pod group: each pod is placed by itself, and all share the domains of the topology
+//! assignment of their Workload (docs/reference/06-algorithm.md 6.13).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{Assigned, Domain, Nodes, Placement};
 pub(crate) type Share = (ObjectRef, String);
 
 impl Nodes {
-    /// Where one pod of a pod set goes: into the domain of its rank if there is room for it, else into the first that has room.
+    /// Where one pod of a pod set goes: into the domain of its rank if that has capacity, else into the first domain that has.
     pub fn place_in_share(&self, share: &Share, domains: &[Domain], rank: Option<i64>) -> Assigned {
         let taken = self.shares.get(share);
         let has_room = |domain: &&Domain| {
@@ -97,7 +97,7 @@ mod tests {
         (ObjectRef::namespaced(Kind::Job(JobKind::JOB), "ns", name), value)
     }
 
-    /// Places one pod of a group; says where it is.
+    /// Places one pod of a group; returns its node.
     fn place(nodes: &mut Nodes, name: &str, rank: Option<i64>) -> Option<String> {
         let share = (ObjectRef::namespaced(Kind::Workload, "ns", "group"), "main".to_owned());
         let pod = ObjectRef::namespaced(Kind::Job(JobKind::POD), "ns", name);

@@ -1,4 +1,4 @@
-//! What the pods of a job ask of nodes, template by template.
+//! The requirements of a job's pods for nodes, by template.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ pub(crate) struct PodGroup<'a> {
     pub replicas: i64,
     /// How many pods each of those has at a time.
     pub each: i64,
-    /// What one pod asks for.
+    /// The requests of one pod.
     pub requests: Amounts,
     /// The pods' spec, with what the webhook of pods adds.
     pub spec: Cow<'a, Value>,
-    /// The label that makes groups of nodes, of which each replica has one to itself.
+    /// The label of node groups of which each replica gets one exclusively.
     pub exclusive: Option<&'a str>,
     /// Whether they keep off groups that another job has to itself.
     pub apart: bool,
@@ -53,7 +53,7 @@ impl PodGroup<'_> {
     }
 }
 
-/// What one pod of a template asks for: the sum of its containers, limits standing in for requests, and the pod itself.
+/// The requests of one pod of a template: the sum over its containers (limits replace missing requests) and of the pod itself.
 pub(super) fn requests(spec: &Value) -> Amounts {
     let mut sum = Amounts::new();
     for container in spec["containers"].as_array().into_iter().flatten() {
@@ -78,7 +78,7 @@ fn pod_spec(template: Cow<'_, Value>, kind: JobKind, restarts: i64) -> Cow<'_, V
     if let Some(label) = kind.integration().restart_label {
         pod["metadata"]["labels"][label] = json!(restarts.to_string());
     }
-    // A template that is no pod's is left as it is.
+    // An invalid pod template is left unchanged.
     if let Patch::Json(operations) = mutate_pod(&pod)
         && json::apply(&mut pod, &operations).is_err()
     {
@@ -114,7 +114,7 @@ fn of(group: sluice_jobs::PodGroup<'_>, kind: JobKind, restarts: i64) -> PodGrou
     }
 }
 
-/// Whether pods of such jobs keep off groups of nodes that another job has to itself.
+/// Whether pods of such jobs avoid node groups that another job uses exclusively.
 pub(super) fn keeps_apart(kind: JobKind) -> bool {
     kind.integration().exclusive_topology.is_some()
 }

@@ -1,4 +1,4 @@
-//! How queues, quotas, topologies and their flavors are, as it changes.
+//! Queues, quotas, topologies and their flavors over time.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Holding, QuotaChange, Record};
 use crate::json::text;
 
 impl Record {
-    /// A queue, its quota, a topology or a flavor that has one changed.
+    /// A queue, its quota, a topology or a flavor with one has changed.
     pub(crate) fn configured(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value) {
         match reference.kind {
             Kind::LocalQueue => {
@@ -51,7 +51,7 @@ impl Record {
     }
 }
 
-/// What a spec of a ClusterQueue or Cohort gives.
+/// The quota in the spec of a ClusterQueue or Cohort.
 fn nominal(spec: &Value) -> Vec<Holding> {
     let groups = spec["resourceGroups"].as_array().into_iter().flatten();
     let flavors = groups.flat_map(|g| g["flavors"].as_array().into_iter().flatten());

@@ -1,11 +1,11 @@
-//! A record of less: without some jobs, or without what happened after a time.
+//! Cuts a record: without some jobs, or without what happened after a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Hold, HoldEnd, JobRecord, Record, TimelineEvent};
 
-/// What the entries of a job say in all.
+/// The totals of a job's entries.
 #[derive(Clone, Default)]
 struct JobTotals {
     preempted: u32,
@@ -15,7 +15,7 @@ struct JobTotals {
 }
 
 impl Record {
-    /// Forgets jobs, and what is told about them.
+    /// Removes jobs, and what is recorded about them.
     pub(crate) fn retain_jobs(&mut self, stays: impl Fn(&JobRecord) -> bool) {
         let mut kept = 0;
         let mut next = |job: &JobRecord| {
@@ -56,7 +56,7 @@ impl Record {
         self.retain_jobs(|job| job.submitted <= end);
     }
 
-    /// Forgets the jobs that had ended before the beginning, and what else happened before that is about no job.
+    /// Removes the jobs that ended before the beginning, and earlier events that concern no job.
     pub(super) fn leave_out_what_was_before(&mut self) {
         let is_over = |job: &JobRecord| {
             let over = job.finished.or(job.deleted).is_some_and(|at| at < 0);
@@ -83,7 +83,7 @@ impl Record {
         }
     }
 
-    /// What the entries say of each job.
+    /// The totals of each job's entries.
     fn reported(&self) -> Vec<JobTotals> {
         let keys = self.jobs.iter().enumerate().map(|(at, job)| (job.key(), at));
         let by_key: BTreeMap<String, usize> = keys.collect();
@@ -109,10 +109,10 @@ impl Record {
 }
 
 impl JobRecord {
-    /// The run time that was lost at the end of a hold, if that was at such a time: by an eviction, or as the job failed.
+    /// The run time that was lost at the end of a hold, if `is_such` holds for that time: by an eviction or a failure of the job.
     fn lost_at(&self, hold: &Hold, is_such: impl Fn(i64) -> bool) -> i64 {
         let failed = hold.to.filter(|_| hold.end == HoldEnd::Finished && !self.success);
-        // What is resized while it stops was evicted in its part before.
+        // A job that is resized while it stops was evicted in the part before.
         let lost = hold.evicted.or(failed).filter(|at| is_such(*at) && *at >= hold.from);
         lost.zip(hold.admitted).map_or(0, |(at, admitted)| (at - admitted).max(0))
     }

@@ -19,13 +19,13 @@ pub struct Holding {
 /// Why a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldEnd {
-    /// It has not.
+    /// The hold has not ended.
     Open,
     /// The job finished.
     Finished,
     /// Another job got the quota.
     Preempted,
-    /// It was evicted for another reason, or deleted.
+    /// The job was evicted for another reason, or deleted.
     Evicted,
 }
 
@@ -44,7 +44,7 @@ pub struct Hold {
     pub end: HoldEnd,
     /// The ClusterQueue.
     pub queue: Arc<str>,
-    /// What it held.
+    /// What the job held.
     pub holdings: Arc<[Holding]>,
 }
 
@@ -59,7 +59,7 @@ pub struct JobRecord {
     pub name: Arc<str>,
     /// Its LocalQueue.
     pub local_queue: Arc<str>,
-    /// The ClusterQueue behind it, as far as it is known.
+    /// Its ClusterQueue, if known.
     pub cluster_queue: Option<Arc<str>>,
     /// The priority of its Workload.
     pub priority: i32,
@@ -75,7 +75,7 @@ pub struct JobRecord {
     pub deleted: Option<i64>,
     /// Whether it has a Workload.
     pub managed: bool,
-    /// What it held, in order.
+    /// Its holds, in order.
     pub holds: Vec<Hold>,
     /// How often another job got its quota.
     pub preempted: u32,
@@ -100,9 +100,9 @@ impl JobRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
 pub enum TimelineEvent {
-    /// It was created.
+    /// The job was created.
     Submitted,
-    /// It waits, and this is why.
+    /// The job waits, with the reason.
     Waiting {
         /// The reason of the condition.
         reason: Arc<str>,
@@ -111,40 +111,40 @@ pub enum TimelineEvent {
     },
     /// Quota is reserved for it, and it waits for its admission checks.
     Reserved {
-        /// By which ClusterQueue.
+        /// The ClusterQueue that did it.
         queue: Arc<str>,
-        /// What it got, as people read it.
+        /// The assigned flavors, in readable form.
         flavors: Arc<str>,
     },
-    /// It is admitted.
+    /// The job was admitted.
     Admitted {
-        /// By which ClusterQueue.
+        /// The ClusterQueue that did it.
         queue: Arc<str>,
-        /// What it got, as people read it.
+        /// The assigned flavors, in readable form.
         flavors: Arc<str>,
     },
     /// Another job gets its quota.
     Preempted {
-        /// Which one, if that is known.
+        /// The preempting job, if known.
         by: Option<Arc<str>>,
         /// The reason of the condition Preempted.
         reason: Arc<str>,
         /// The message.
         message: Arc<str>,
     },
-    /// It was evicted for another reason.
+    /// The job was evicted for another reason.
     Evicted {
         /// The reason of the condition.
         reason: Arc<str>,
         /// Its message.
         message: Arc<str>,
     },
-    /// Some of its pods are assigned other nodes, as those that they had failed.
+    /// Some pods were assigned other nodes, because theirs had failed.
     Moved {
         /// From where to where.
         message: Arc<str>,
     },
-    /// It ended.
+    /// The job ended.
     Finished {
         /// Whether well.
         success: bool,
@@ -154,7 +154,7 @@ pub enum TimelineEvent {
         /// Why.
         message: Arc<str>,
     },
-    /// It was deleted before it ended.
+    /// The job was deleted before it ended.
     Deleted,
     /// The scenario did something: not about a job.
     Scenario {
@@ -164,7 +164,7 @@ pub enum TimelineEvent {
 }
 
 impl TimelineEvent {
-    /// One word.
+    /// The event as one word.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Submitted => "submitted",
@@ -182,7 +182,7 @@ impl TimelineEvent {
         }
     }
 
-    /// What a line of the timeline says beyond the word.
+    /// The details of a timeline entry, after the word.
     pub fn details(&self) -> String {
         match self {
             Self::Submitted | Self::Finished { .. } | Self::Deleted => String::new(),
@@ -212,7 +212,7 @@ impl TimelineEvent {
 pub struct TimelineEntry {
     /// When.
     pub at: i64,
-    /// Which job: an index into [`Record::jobs`]; none of what the scenario does.
+    /// The job, as an index into [`Record::jobs`]; absent for events of the scenario.
     pub job: Option<usize>,
     /// What.
     pub what: TimelineEvent,

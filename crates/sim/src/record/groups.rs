@@ -1,4 +1,4 @@
-//! Jobs that are made of several pods: a group of pods, or all pods of an object, or those of one of its groups.
+//! Jobs of several pods: a pod group, all pods of an object, or one group of an object's pods.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use sluice_engine::ObjectRef;
 
 use super::Record;
 
-/// What a group of pods of an object is called, as a job: `<object>-<number>`.
+/// The name of one group of an object's pods, as a job: `<object>-<number>`.
 pub(crate) fn component(object: &ObjectRef, number: u32) -> ObjectRef {
     ObjectRef { name: format!("{}-{number}", object.name).into(), ..object.clone() }
 }
@@ -27,7 +27,7 @@ impl Record {
         self.members.insert(reference.clone(), None);
     }
 
-    /// A pod of a group, which is one job.
+    /// A pod joined a pod group, which is one job.
     pub(crate) fn joined_group(&mut self, now: Timestamp, reference: &ObjectRef, value: &Value, group: &str) {
         let name = self.text(group);
         let key = (Arc::clone(&reference.namespace), Arc::clone(&name));
@@ -40,7 +40,7 @@ impl Record {
         self.members.insert(reference.clone(), Some(name));
     }
 
-    /// A pod of a group of an object's pods, which is one job; `owner` is the object, which has this UID.
+    /// A pod joined a group of an object's pods, which is one job; `owner` is the object with this UID.
     pub(crate) fn joined_component(
         &mut self,
         now: Timestamp,
@@ -58,12 +58,12 @@ impl Record {
         self.joined(reference, value, &whole);
     }
 
-    /// The job that a Workload of the object with this UID is of, if that is one of its groups of pods.
+    /// The job of a Workload that the object with this UID owns, if the job is one group of its pods.
     pub(super) fn component_of(&self, uid: &str, workload: &slim::Workload) -> Option<usize> {
         self.components.get(&(uid.into(), component_index(workload)?)).copied()
     }
 
-    /// An object has no groups of pods from this number on any more.
+    /// An object no longer has groups of pods from this number on.
     pub(crate) fn components_gone(&mut self, now: Timestamp, owner: &ObjectRef, uid: &str, from: u32) {
         let uid: Arc<str> = uid.into();
         let range = (Arc::clone(&uid), from)..=(uid, u32::MAX);

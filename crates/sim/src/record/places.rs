@@ -12,23 +12,23 @@ use sluice_quantity::{Quantity, amount_of};
 use super::Record;
 use crate::json::text;
 
-/// A node as it is from a time on, in milliseconds from the beginning.
+/// The state of a node from a time on, in milliseconds from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeChange {
     /// When.
     pub at: i64,
     /// The node.
     pub name: Arc<str>,
-    /// What it is like; nothing once it is gone.
+    /// Its properties; absent after its removal.
     pub node: Option<Arc<NodeSeen>>,
 }
 
-/// What a node is like.
+/// The properties of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSeen {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// What it offers: millicores for `cpu`, whole units otherwise.
+    /// Its allocatable amounts: millicores for `cpu`, whole units otherwise.
     pub offers: BTreeMap<String, i64>,
     /// Whether it takes pods.
     pub healthy: bool,
@@ -50,9 +50,9 @@ pub struct PlaceChange {
 pub struct PlacedSet {
     /// The flavors.
     pub flavors: Vec<String>,
-    /// The labels of the levels; only the host name's where that is the lowest.
+    /// The labels of the levels; only the host name's if that is the lowest level.
     pub levels: Vec<String>,
-    /// What each pod takes.
+    /// The requests of each pod.
     pub each: Vec<(String, i64)>,
     /// The values of each domain, and its pods.
     pub domains: Vec<(Vec<String>, i64)>,
@@ -87,7 +87,7 @@ impl NodeSeen {
 }
 
 impl Record {
-    /// A node is there, or is other than before.
+    /// A node was added or changed.
     pub(crate) fn node(&mut self, at: i64, name: &Arc<str>, value: &Value) {
         let seen = NodeSeen::of(value);
         let last = self.nodes_now.get(name).and_then(|at| self.nodes[*at].node.as_ref());
@@ -105,7 +105,7 @@ impl Record {
         }
     }
 
-    /// What a Workload holds has a place, or another one than before: from where to where pods move, if any do.
+    /// The topology assignment of a Workload's hold is new or has changed. Returns from where to where pods move, if any do.
     pub(super) fn place(
         &mut self,
         at: i64,
@@ -138,7 +138,7 @@ impl Record {
     }
 }
 
-/// The domains that pods leave, and those that they go to instead.
+/// The domains that pods leave, and their new ones.
 fn moved(before: &[TopologyAssignment], now: &[TopologyAssignment]) -> Option<String> {
     let mut more: BTreeMap<String, i64> = BTreeMap::new();
     for (assignments, sign) in [(before, -1), (now, 1)] {

@@ -15,10 +15,10 @@ use super::{
     Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
 };
 
-/// A record of a time that is over, or of the time up to now.
+/// A record of a past time, or of the time up to now.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// What happened. What had begun before has times before the beginning.
+    /// What happened. Events before the period have times before the beginning.
     pub record: Record,
     /// How long it lasted, in milliseconds.
     pub end: i64,
@@ -30,11 +30,11 @@ pub struct Recorded {
 type Amounts = BTreeMap<String, BTreeMap<String, String>>;
 
 impl Recorded {
-    /// What these lines say about the time from `since` to `until`. Lines of several replicas, in any order, are told once. Workloads that
-    /// had ended before are left out.
+    /// Reads the lines about the time from `since` to `until`. They may come from several replicas and in any order; duplicates count once. Workloads
+    /// that ended before are left out.
     pub fn new(lines: Vec<Line>, since: Timestamp, until: Timestamp) -> Self {
         let mut lines = lines;
-        // Stable: lines of one moment stay in the order in which they were written.
+        // A stable sort: lines with the same time stay in the order in which they were written.
         lines.sort_by_key(Line::at);
         let later = lines.split_off(lines.partition_point(|line| line.at() <= until));
         let mut reading = Reading { record: Record::new(since), ..Reading::default() };
@@ -51,7 +51,7 @@ impl Recorded {
     }
 }
 
-/// Whether no other replica has written this line: those of one moment are compared.
+/// Whether no other replica has written this line: lines with the same time are compared.
 fn line_is_new(reported: &mut BTreeSet<(Timestamp, String)>, line: &Line) -> bool {
     let at = line.at();
     if reported.last().is_some_and(|(before, _)| *before != at) {
@@ -86,7 +86,7 @@ impl Reading {
         }
     }
 
-    /// What a line of after the end says about the time before: what was held then, and which quota there was.
+    /// Derives the state before the end from a later line: what was held, and the quota.
     fn before(&mut self, line: Line, until: Timestamp) {
         match line {
             Line::Workload(line) => self.held_before(&line, until),
@@ -117,7 +117,7 @@ impl Reading {
         if known.is_some_and(|&job| self.record.jobs[job].holds.iter().any(|hold| hold.from >= from)) {
             return;
         }
-        // What was resized or released had been admitted, as far as anything says; what holds quota says it itself.
+        // A resized or released Workload is taken as admitted; an entry of held quota says whether it was.
         let assumed = !matches!(line.event, Event::Holding { .. });
         let index = self.index(line);
         self.named(index, line);
@@ -221,7 +221,7 @@ impl Reading {
         if self.record.open(index).is_some_and(|hold| hold.from == from) {
             return;
         }
-        // The end of the one before is missing in the journal.
+        // The journal lacks the end of the hold before.
         self.close(index, from, HoldEnd::Evicted);
         let queue = self.record.jobs[index].cluster_queue.clone().unwrap_or_default();
         let holdings = self.amounts(&held.usage);
@@ -239,7 +239,7 @@ impl Reading {
         });
     }
 
-    /// Whether the last reservation began then. A replica may tell late of one before.
+    /// Whether the last reservation began then. A replica may write late about an earlier one.
     fn is_last(&self, index: usize, since: Timestamp) -> bool {
         self.since.get(&index) == Some(&self.record.millis(since))
     }
@@ -247,7 +247,7 @@ impl Reading {
     /// Quota has been reserved since a time, which may not have been told. `assumed`: if it was not, it is taken for admitted.
     fn holding(&mut self, index: usize, since: Timestamp, held: &Usage, assumed: bool) {
         let from = self.record.millis(since);
-        // What was resized begins anew then, and the whole of it has the time of its first part.
+        // A resized hold has several parts; the reservation has the time of the first one.
         if self.record.open(index).is_some_and(|hold| hold.from >= from) {
             return;
         }
@@ -284,7 +284,7 @@ impl Reading {
         parts.for_each(|hold| hold.admitted = Some(now));
     }
 
-    /// Less or more is held from now on: another hold, which goes on where the one before ends.
+    /// The job holds another amount from now on: a new hold begins where the old one ends.
     fn resize(&mut self, index: usize, at: Timestamp, now: &Usage) {
         let to = self.record.millis(at);
         self.settle(index);
@@ -359,7 +359,7 @@ impl Reading {
         self.record.push(at, Some(index), TimelineEvent::Finished { success });
     }
 
-    /// What was admitted at a time that is not known is so from its reservation on.
+    /// An admission at an unknown time counts from its reservation on.
     fn settle(&mut self, index: usize) {
         if !self.assumed.remove(&index) {
             return;
@@ -388,7 +388,7 @@ impl Reading {
             && let Some(before) = line.before.as_ref().filter(|before| !before.is_empty())
             && line.at > self.record.start
         {
-            // What it had before its first change is in that.
+            // The amount before its first change is in that entry.
             let at = line.created.unwrap_or(self.record.start).max(self.record.start);
             let (nominal, stop_policy) = (before.clone(), line.stopped_earlier());
             let earlier = QuotaLine { at, nominal, stop_policy, before: None, ..line.clone() };
@@ -406,7 +406,7 @@ impl Reading {
             return;
         }
         let was_stopped = before.map(|before| before.stopped);
-        // The first that is known of a queue is taken for what it had before, too, since it was made.
+        // The first known spec of a queue also counts for the time before, since its creation.
         let made = line.created.map_or(0, |created| record.millis(created));
         let at = if before.is_some() { record.millis(line.at) } else { made.max(0) };
         if before.is_some_and(|before| before.nominal != nominal) && at > 0 {
@@ -460,14 +460,14 @@ impl Reading {
         Recorded { record: self.record, end, lost: self.lost }
     }
 
-    /// Tells of quota that was held for a while before the admission, or without one.
+    /// Records the time of reserved quota before the admission, or without one.
     fn report_reservations(&mut self) {
         let record = &mut self.record;
         for index in 0..record.jobs.len() {
             let holds = record.jobs[index].holds.clone();
             let mut before = None;
             for hold in holds {
-                // What was resized goes on.
+                // A resized hold continues the one before.
                 let is_new = before != Some(hold.from);
                 before = hold.to;
                 if is_new && hold.admitted.is_none_or(|admitted| admitted > hold.from) {

@@ -1,4 +1,4 @@
-//! What the writes of the engine say of a job: what its Workloads hold, and how it ends.
+//! Derives the history of a job from the engine's writes: what its Workloads hold, and how it ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use sluice_quantity::{Quantity, amount_of};
 use super::{Hold, HoldEnd, Holding, Record, Seen, TimelineEvent, show_holdings};
 
 impl Record {
-    /// A Workload as the engine's last write left it. Whether its pods are to be on other nodes than before.
+    /// Processes a Workload after the engine's last write. Returns whether its pods must move to other nodes.
     pub(crate) fn observe(&mut self, now: Timestamp, workload: &slim::Workload) -> bool {
         let metadata = &workload.metadata;
         let reference = ObjectRef::namespaced(
@@ -42,11 +42,11 @@ impl Record {
         let controller = owners.iter().find(|o| o.controller == Some(true));
         // Several pods may own a Workload.
         let mut of = controller.map_or(owners, std::slice::from_ref).iter();
-        // One whose job is none of what is simulated stands for itself.
+        // If its job is not simulated, the Workload stands for itself.
         if let Some(own) = self.by_ref.get(reference) {
             return Some(*own);
         }
-        // What gathers its pods does not control it.
+        // The object that groups these pods is not their controller.
         if let Some(index) = owners.iter().find_map(|owner| self.component_of(&owner.uid, workload)) {
             return Some(index);
         }
@@ -144,7 +144,7 @@ impl Record {
         }
     }
 
-    /// What an admission holds, one copy of each.
+    /// The amounts of an admission; each list is stored once.
     fn shared_holdings(&mut self, workload: &slim::Workload, admission: &Admission) -> Arc<[Holding]> {
         let found = holdings(workload, admission);
         if let Some(known) = self.holdings.get(&found[..]) {
@@ -155,7 +155,7 @@ impl Record {
         new
     }
 
-    /// A slice that gave pods up holds less from now on: another hold, which goes on where the one before ends.
+    /// A slice with reclaimed pods holds less from now on: a new hold begins where the old one ends.
     fn resize(
         &mut self,
         (index, at): (usize, i64),
@@ -193,7 +193,7 @@ impl Record {
         job.holds.len() - 1
     }
 
-    /// It has quota and is not admitted yet.
+    /// The Workload has quota and is not admitted yet.
     fn reserve(&mut self, now: Timestamp, index: usize) {
         let Some(hold) = self.jobs[index].holds.last() else { return };
         let (queue, flavors) = self.got(&hold.clone());
@@ -240,14 +240,14 @@ impl Record {
         self.push(now, Some(index), TimelineEvent::Preempted { by, reason, message });
     }
 
-    /// Counts a preemption; which job it was for, if that is known.
+    /// Counts a preemption; returns the preempting job, if it is known.
     pub(super) fn preempted_by(&mut self, index: usize, message: &str) -> Option<Arc<str>> {
         // The message names the preemptor by UID (docs/reference/03-conditions-events.md 3.1); people want its name.
         self.jobs[index].preempted += 1;
         self.preemptor(message)
     }
 
-    /// Counts that a job preempted, if it is known which one.
+    /// Counts that a job preempted another; returns it, if it is known.
     pub(super) fn preemptor(&mut self, message: &str) -> Option<Arc<str>> {
         let uid = message.split_once("(UID: ").and_then(|(_, rest)| rest.split_once(',')).map(|(u, _)| u)?;
         let preemptor = self.by_uid.get(uid).copied()?;
@@ -259,7 +259,7 @@ impl Record {
     pub(super) fn wait(&mut self, now: Timestamp, index: usize, reason: &str, message: &str) {
         let known = self.jobs[index].waits_for.as_ref();
         let same = known.is_some_and(|(r, m)| **r == *reason && sluice_engine::same_words(m, message));
-        // What was not looked at yet says nothing, and is looked at in the same instant.
+        // A Workload without an evaluation has no reason yet, and is evaluated in the same instant.
         if same || reason == "PendingEvaluation" {
             return;
         }
@@ -275,7 +275,7 @@ fn is_elastic(workload: &slim::Workload) -> bool {
     annotations.is_some_and(|all| all.get(labels::ELASTIC_JOB).is_some_and(|value| value == "true"))
 }
 
-/// What an admission holds, by flavor and resource. A slice with fewer pods than it was admitted with holds as much less.
+/// The amounts of an admission, by flavor and resource, reduced for a slice that has fewer pods than it was admitted with.
 fn holdings(workload: &slim::Workload, admission: &Admission) -> Vec<Holding> {
     let mut sums: BTreeMap<(&str, &str), i64> = BTreeMap::new();
     let elastic = is_elastic(workload);

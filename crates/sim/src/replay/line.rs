@@ -1,4 +1,4 @@
-//! The lines of a decision log, and the way there and back.
+//! The lines of a decision log: writing and reading them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -48,15 +48,15 @@ pub(super) enum Line {
         version: String,
         start: Timestamp,
         configuration: String,
-        /// What the configuration file does not say; a simulation has none.
+        /// The settings outside the configuration file; a simulation has none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         engine: Option<EngineSettings>,
     },
-    /// The engine was built anew, and knows nothing yet.
+    /// The engine was rebuilt, and has no state yet.
     Rebuilt {
         at: Timestamp,
     },
-    /// Nothing was recorded from here on.
+    /// The recording ends here.
     End {
         at: Timestamp,
         why: String,
@@ -100,7 +100,7 @@ pub(super) enum Line {
     Backlog {
         at: Timestamp,
         writes: u32,
-        /// Not in logs of older versions, whose decisions waited for all.
+        /// Absent in logs of older versions, which decided only after all answers.
         #[serde(default)]
         ahead: Option<u32>,
         /// Not in logs of older versions, which knew nothing of it.
@@ -250,12 +250,12 @@ impl Entry {
         Self(EntryContent::Cycle(at, effects))
     }
 
-    /// The engine was built anew.
+    /// The engine was rebuilt.
     pub fn rebuilt(at: Timestamp) -> Self {
         Self::line(Line::Rebuilt { at })
     }
 
-    /// Nothing is recorded from here on.
+    /// The recording ends here.
     pub fn end(at: Timestamp, why: impl Into<String>) -> Self {
         Self::line(Line::End { at, why: why.into() })
     }

@@ -1,4 +1,4 @@
-//! Effects as text: all that they say, one line each, in words that do not change when a type gets a field.
+//! Effects as text: all their content, one line each, in words that do not change when a type gets a field.
 
 use std::fmt::Write as _;
 
@@ -68,7 +68,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("objects of the API have string keys and finite numbers")
 }
 
-/// The lines of one list that the other does not have, and the other way round. Metrics are left out where anything else differs: they follow.
+/// The lines that only one of two lists has, for each list. Metrics are left out if anything else differs, since they follow from it.
 pub(super) fn difference(recorded: &[String], replayed: &[String]) -> (Vec<String>, Vec<String>) {
     let only = |these: &[String], those: &[String]| {
         let mut rest = those.to_vec();
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((before, after), (lines(&["write a", "event x"]), lines(&["write b"])));
         let (before, after) = difference(&lines(&["metric m 1"]), &lines(&["metric m 2"]));
         assert_eq!((before, after), (lines(&["metric m 1"]), lines(&["metric m 2"])));
-        // The same in another order is a difference that no line shows.
+        // The same lines in another order differ, but no single line shows it.
         assert_eq!(difference(&lines(&["a", "b"]), &lines(&["b", "a"])), (Vec::new(), Vec::new()));
     }
 }

@@ -1,11 +1,11 @@
-//! What a manager's engine is configured with besides the configuration file: by flags, and by what is built in.
+//! Settings of a manager's engine outside the configuration file: flags and built-in values.
 
 use serde::{Deserialize, Serialize};
 use sluice_api::config::Configuration;
 use sluice_api::job::JobKind;
 use sluice_engine::{EngineConfig, Level, Part};
 
-/// What the configuration file does not say about the engine.
+/// Settings of the engine outside the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent settings")]

@@ -1,4 +1,4 @@
-//! Takes over pods that were read from a cluster: they stay where they are.
+//! Adopts pods that were read from a cluster: they stay on their nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::json::text;
 use crate::nodes::groups;
 
 impl Simulation {
-    /// Gives the pods that are there to the jobs that are there. Pods without a job take room on their nodes for good.
+    /// Assigns the existing pods to the existing jobs. Pods without a job use capacity of their nodes for good.
     pub(super) fn adopt_pods(&mut self) {
         let pods: Vec<_> = self.world.of_kind(Kind::Pod).map(|(r, v)| (r.clone(), v.clone())).collect();
         if pods.is_empty() {
@@ -49,7 +49,7 @@ impl Simulation {
         }
     }
 
-    /// The job that a pod runs for: its controller, or the one that its label names (the controller of such a pod is a part of the job).
+    /// The job of a pod: its controller, or the job that its label names (then the pod's controller is a part of the job).
     fn job_of_pod(
         &self,
         pod: &ObjectRef,
@@ -64,7 +64,7 @@ impl Simulation {
             let job = ObjectRef::namespaced(Kind::Job(kind), Arc::clone(&pod.namespace), name);
             self.world.get(&job).is_some().then_some(job)
         };
-        // A pod that is queued is a job itself.
+        // A queued pod is a job itself.
         let itself = || jobs.get(text(&value["metadata"]["uid"])).cloned();
         controller.or_else(itself).or_else(|| JobKind::all().iter().copied().find_map(named))
     }

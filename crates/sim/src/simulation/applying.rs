@@ -1,4 +1,4 @@
-//! Objects come in: as `kubectl apply` and `kubectl patch` bring them, past the webhooks.
+//! Applies objects as `kubectl apply` and `kubectl patch` do, through the webhooks.
 
 use std::collections::BTreeMap;
 
@@ -45,18 +45,18 @@ impl Simulation {
         self.world.put(Kind::Namespace, object, gates).expect("a namespace that has a name is taken");
     }
 
-    /// Applies a manifest now, as `kubectl apply` would; one that says that it comes later is put on the agenda.
+    /// Applies a manifest now, as `kubectl apply` would; a manifest with a later time is put on the agenda.
     ///
     /// # Errors
     ///
-    /// If the object is refused, as an API server or the webhooks of jobs would, or it has too many pods to simulate. One that comes later is not
+    /// If an API server or the webhooks of jobs would refuse the object, or it has too many pods to simulate. An object with a later time is not
     /// checked here.
     pub fn apply(&mut self, manifest: &Manifest) -> Result<(), SimError> {
         self.take(manifest.clone())
     }
 
-    /// Takes one of the objects that a simulation begins with, and says what is wrong with it. One that was read from a cluster is there whatever is
-    /// wrong with it: where it cannot be played it is left out, as the engine of a manager passes it over.
+    /// Takes one of the first objects of a simulation, and returns its error. An object from a cluster is kept in spite of errors: if it cannot be
+    /// simulated it is left out, as a manager's engine ignores it.
     pub(crate) fn take_first(&mut self, manifest: Manifest) -> Option<ManifestError> {
         let (source, stored) = (manifest.source.clone(), is_stored(&manifest.object));
         self.read_nodes |= stored && manifest.kind == Kind::Node;
@@ -68,10 +68,10 @@ impl Simulation {
         None
     }
 
-    /// As [`Self::apply`], of a manifest that is not needed any more: its document becomes the object.
+    /// As [`Self::apply`], for a manifest that is not needed any more: its document becomes the object.
     pub(crate) fn take(&mut self, manifest: Manifest) -> Result<(), SimError> {
         let later = text(&manifest.object["metadata"]["annotations"][SUBMIT_AFTER_SECONDS]);
-        // What was read from a cluster is there already.
+        // An object that was read from a cluster exists already.
         let waits = |seconds: &i64| *seconds > 0 && !is_stored(&manifest.object);
         if let Some(seconds) = later.parse::<i64>().ok().filter(waits) {
             let at = after(self.options.start, SignedDuration::from_secs(seconds));
@@ -102,7 +102,7 @@ impl Simulation {
         };
         let foreign = value["spec"]["controllerName"] != PROVISIONING_REQUEST_CONTROLLER_NAME;
         if kind == Kind::AdmissionCheck && foreign {
-            // Its controller is played here: it is there.
+            // Its controller is simulated here, so it is active.
             value["status"]["conditions"] = json!([{
                 "type": conditions::ACTIVE, "status": "True", "reason": "Active", "message": "",
                 "lastTransitionTime": crate::world::seconds(self.now),
@@ -116,13 +116,13 @@ impl Simulation {
         Ok(reference)
     }
 
-    /// What the webhooks of jobs do with a new one; gives what the pods that are made of it take.
+    /// Runs the webhooks of jobs on a new object; returns the memory of the pods that are made of it.
     fn admit_job(&self, kind: JobKind, value: &mut Value) -> Result<usize, FieldError> {
         let namespace = text(&value["metadata"]["namespace"]).to_owned();
         let reference = crate::object::reference(Kind::Job(kind), value);
         let old = self.world.get(&reference);
         let pod_bytes = self.serving.check((&reference, value), self.options.pod_memory)?;
-        // One that was read from a cluster is as its webhooks left it; it may break rules that are younger than it.
+        // An object that was read from a cluster has passed its webhooks; it may break newer rules.
         if old.is_none() && is_stored(value) {
             return Ok(pod_bytes);
         }
@@ -154,7 +154,7 @@ impl Simulation {
         map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
     }
 
-    /// What the webhooks of jobs know of a namespace, whose labels these are.
+    /// The namespace and its labels, as input for the webhooks of jobs.
     fn context<'a>(&'a self, namespace: &str, namespace_labels: &'a BTreeMap<String, String>) -> Context<'a> {
         let default_queue = ObjectRef::namespaced(Kind::LocalQueue, namespace, labels::DEFAULT_LOCAL_QUEUE);
         let default_class =
@@ -180,7 +180,7 @@ impl Simulation {
         Some(denied.message)
     }
 
-    /// What the webhook of pods makes of a new one.
+    /// The patch of the pod webhook for a new pod.
     fn queued_pod(&self, pod: &Value, context: &Context<'_>) -> Patch {
         let integrations = &self.options.configuration.integrations;
         let selectors = PodSelectors {
@@ -195,7 +195,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// If the kind is not simulated, there is no such object, an API server would refuse what it becomes, or it has too many pods to simulate then.
+    /// If the kind is not simulated, the object does not exist, an API server would refuse the result, or it has too many pods to simulate then.
     pub fn patch(
         &mut self,
         kind: &str,
@@ -214,7 +214,7 @@ impl Simulation {
         self.patch_object(&reference, merge).map_err(refused)
     }
 
-    /// The same of an object that is known by its reference.
+    /// The same for an object reference.
     pub(crate) fn patch_object(&mut self, reference: &ObjectRef, merge: &Value) -> Result<(), FieldError> {
         let makes = matches!(reference.kind, Kind::Job(kind) if kind.integration().suspends_pods);
         let new = self.world.get(reference).filter(|_| makes).map(|old| {
@@ -230,7 +230,7 @@ impl Simulation {
     }
 }
 
-/// What the webhooks of jobs say to a new one, or to one that becomes another.
+/// The answer of the job webhooks to a new or changed object.
 fn judged(
     kind: JobKind,
     value: &Value,

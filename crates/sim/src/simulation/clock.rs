@@ -1,11 +1,11 @@
-//! How time passes: from one thing that happens to the next.
+//! How time passes: from one event to the next.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{SimError, Simulation};
 use crate::agenda::after;
 
-/// How long the engine's own timers are followed when nothing else is left to happen.
+/// How long the simulation follows the engine's own timers when nothing else is left to happen.
 const PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 
 impl Simulation {
@@ -13,7 +13,7 @@ impl Simulation {
     pub fn next(&self) -> Option<Timestamp> {
         let planned = [self.agenda.next(), self.next_late()].into_iter().flatten().min();
         let timer = self.engine_timer().map(|t| match self.idle_timer {
-            // A timer that is due again and again at the same time must not stop the clock.
+            // A timer that is due repeatedly at the same time must not stop the clock.
             Some(idle) if t <= idle => after(idle, SignedDuration::from_secs(1)),
             _ => t,
         });
@@ -21,7 +21,7 @@ impl Simulation {
             (Some(a), Some(b)) => Some(a.min(b)),
             (Some(a), None) => Some(a),
             (None, Some(b)) => {
-                // Nothing but the engine's timers is left: they may still bring something, but not for ever.
+                // Only the engine's timers are left: they may still have an effect, but are not followed for ever.
                 let patience = after(self.last_event, PATIENCE);
                 let unbounded = self.options.until.is_some();
                 (unbounded || b <= patience).then_some(b)
@@ -30,13 +30,13 @@ impl Simulation {
         }
     }
 
-    /// When the next step is: when something happens next, or at the end that was asked for, if that is sooner.
+    /// The time of the next step: the next event, or the requested end if that is sooner.
     pub fn next_step(&self) -> Option<Timestamp> {
         let next = self.next()?;
         Some(self.end().map_or(next, |end| next.min(end)))
     }
 
-    /// The end, if one was asked for.
+    /// The requested end.
     fn end(&self) -> Option<Timestamp> {
         self.options.until.map(|until| after(self.options.start, until))
     }
@@ -50,7 +50,7 @@ impl Simulation {
         let next = match (self.next(), self.end()) {
             (Some(next), None) => next,
             (Some(next), Some(end)) if next <= end => next,
-            // Nothing more happens up to the end: what waits, waits until then, and what is free stays free.
+            // Nothing more happens up to the end: waiting jobs wait until then, and free quota stays free.
             (_, Some(end)) => {
                 self.set_now(end);
                 return Ok(false);
@@ -100,7 +100,7 @@ impl Simulation {
         self.advance_while(wait, || true)
     }
 
-    /// Lets a while pass, as long as `go_on` says so before each step.
+    /// Lets this much time pass, as long as `go_on` returns true before each step.
     ///
     /// # Errors
     ///

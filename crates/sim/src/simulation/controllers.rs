@@ -16,12 +16,12 @@ use crate::nodes::{Assigned, Domain, Share, assigned};
 use crate::object::looks_at_nodes;
 use crate::pods::{Phase, deadline};
 
-/// What the condition PodsReady says (docs/reference/03-conditions-events.md).
+/// The message of the condition PodsReady (docs/reference/03-conditions-events.md).
 const READY: &str = "All pods reached readiness and the workload is running";
 const NOT_READY: &str = "Not all pods are ready or succeeded";
 
 impl Simulation {
-    /// What the job controller and the kubelets do about a job as it is now.
+    /// Does what the job controller and the kubelets do for a job in its current state.
     pub(super) fn sync_job(&mut self, reference: &ObjectRef, kind: JobKind) {
         let Some(value) = self.world.get(reference) else { return };
         if sluice_jobs::finished(kind, value).is_some() {
@@ -38,13 +38,13 @@ impl Simulation {
                 let at = after(self.now, self.pods.termination);
                 self.agenda.put(at, Action::Gone(reference.clone(), attempt));
             }
-            // Once it is started again, its pods have nothing to do with the old ones.
+            // After a restart its pods have nothing to do with the old ones.
             (false, None) => {
                 self.machines.restarting.remove(reference);
                 self.count_terminating(reference);
                 self.world.answer_stop(reference, self.now);
             }
-            // Pods that an elastic job does not want any more are ended.
+            // Pods that an elastic job no longer wants are ended.
             (true, Some(Phase::Running { since })) => {
                 let before = &value["status"];
                 let ready = before["ready"] == before["active"];
@@ -61,7 +61,7 @@ impl Simulation {
         if self.waits_for_old_pods(reference) {
             return;
         }
-        // One that was read from a cluster has run for a while.
+        // A job that was read from a cluster has run for a while.
         let known = self.known_start(reference);
         let share = self.share_of(reference, kind);
         let assigned = match &share {
@@ -88,8 +88,8 @@ impl Simulation {
         self.admitted(job).map(assigned).unwrap_or_default()
     }
 
-    /// Whether a job runs only on nodes that are there. Of a cluster whose nodes were read it is not known which more nodes come as pods ask for them: only where
-    /// the engine itself looks at nodes, for a topology or for Hotswap, are those that were read all there are.
+    /// Whether a job runs only on existing nodes. For a cluster whose nodes were read, the nodes that a cluster autoscaler would add are not known.
+    /// So this applies only where the engine itself looks at nodes: with a topology or Hotswap.
     fn needs_room(&self, job: &ObjectRef, assigned: &Assigned) -> bool {
         if !self.read_nodes || !assigned.is_empty() {
             return true;
@@ -106,7 +106,7 @@ impl Simulation {
         self.workloads_of(uid).find(|workload| !workload["status"]["admission"].is_null())
     }
 
-    /// The pod set that a pod is one of, with the domains that it is assigned to, and its rank: if it is an object of its own.
+    /// The pod set of a pod that is an object of its own, with its assigned domains and its rank.
     fn share_of(&self, pod: &ObjectRef, kind: JobKind) -> Option<(Share, Vec<Domain>, Option<i64>)> {
         if !kind.integration().of_pods {
             return None;
@@ -137,7 +137,7 @@ impl Simulation {
         self.made_pod_runs(reference, startup.is_zero());
     }
 
-    /// The run time of a pod that is deleted while it runs is lost: a pod is never started again.
+    /// A pod that is deleted while it runs loses its run time: pods are never restarted.
     pub(super) fn lost_with(&mut self, object: &ObjectRef) {
         let of_pods = matches!(object.kind, Kind::Job(kind) if kind.integration().of_pods);
         let serves = self.serving.object_of(object).is_some();
@@ -149,7 +149,7 @@ impl Simulation {
         }
     }
 
-    /// Replaces the status of a job, but for how often it restarted.
+    /// Replaces the status of a job, except for the number of its restarts.
     pub(super) fn set_job_status(&mut self, job: &ObjectRef, status: Value) {
         self.world.set_status(job, |old| {
             let restarts = old["restarts"].take();
@@ -218,15 +218,15 @@ impl Simulation {
                 self.set_job_status(job, status);
                 self.made_pod_runs(job, true);
             }
-            // Only its owner keeps this condition: without it the Workload would be evicted as one that never starts.
+            // Only the owner of the Workload sets this condition: without it the Workload would be evicted for not starting.
             _ => self.world.set_status(job, |status| {
                 set_condition(status, "PodsReady", true, "Started", READY, now);
             }),
         }
     }
 
-    /// The controllers of admission checks say Ready to a Workload that has had its quota since then; the engine itself speaks for those that ask for
-    /// nodes.
+    /// The controllers of admission checks set Ready for a Workload that has had its quota since then. Checks that request nodes are handled by the
+    /// engine itself.
     pub(super) fn answer_checks(&mut self, workload: &ObjectRef, since: Timestamp) {
         let conditions = self.world.get(workload).and_then(|w| w["status"]["conditions"].as_array());
         let mut reserved = conditions.into_iter().flatten().filter(|c| c["type"] == "QuotaReserved");
@@ -234,7 +234,7 @@ impl Simulation {
             c["status"] == "True" && text(&c["lastTransitionTime"]).parse::<Timestamp>().ok() == Some(since)
         };
         if !reserved.any(is_same) {
-            // It lost it since. Of another reservation they know later.
+            // The Workload has lost this reservation; the checks answer a new one later.
             return;
         }
         let checks = self.world.get(workload).and_then(|w| w["status"]["admissionChecks"].as_array());
@@ -257,7 +257,7 @@ impl Simulation {
         self.end_pods(job);
         let now = self.now;
         let Some(value) = self.world.get(job) else { return };
-        // One that has outlived what was thought may come to its deadline, too.
+        // A job that has run longer than expected may also reach its deadline.
         let success = self.pods.run_time(job, value).1
             && deadline(job, value).is_none_or(|deadline| now < after(since, deadline));
         self.pods.drawn.remove(job);

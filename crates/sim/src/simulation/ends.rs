@@ -1,4 +1,4 @@
-//! When what runs comes to its end; and since when it runs, if that was before the beginning.
+//! When running jobs end, and since when they run if they started before the beginning.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -14,12 +14,12 @@ use crate::world::World;
 
 /// Draws that are tried for what has run for longer than the first of them says.
 const DRAWS: u64 = 64;
-/// What ends, ends so much later than now, at least.
+/// A running job ends at least this much later than now.
 const NEXT: SignedDuration = SignedDuration::from_millis(1);
 /// Times in statuses are of whole seconds.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// What decides when runs end.
+/// What determines the ends of runs.
 struct Ends<'a> {
     world: &'a World,
     pods: &'a Pods,
@@ -42,14 +42,14 @@ impl Ends<'_> {
         bound.map_or(end, |bound| end.min(bound))
     }
 
-    /// By the first draw that it has not outlived, if there is one: that it runs now is known.
+    /// By the first draw that is later than the job's present run time, if there is one.
     fn drawn(&self, job: &ObjectRef, since: Timestamp) -> Option<Timestamp> {
         let value = self.world.get(job)?;
         let seeds = (0..DRAWS).map(|again| self.pods.seed.wrapping_add(again.wrapping_mul(1_000_003)));
         seeds.map(|seed| self.by(seed, (job, value), since)).find(|end| *end > self.now)
     }
 
-    /// What no draw says anything of runs as long again as it has run, if it may.
+    /// A job for which no draw is long enough runs as long again as it has run, within its deadlines.
     fn as_long_again(&self, job: &ObjectRef, value: &Value, since: Timestamp) -> Timestamp {
         let again = after(self.now, self.now.duration_since(since));
         let deadline = deadline(job, value).map(|deadline| after(since, deadline));
@@ -78,7 +78,7 @@ impl Simulation {
         Ends { world: &self.world, pods: &self.pods, now: self.now }
     }
 
-    /// When a job, or a Workload without one, ends that runs, and has run since then.
+    /// When a job, or a Workload without one, will end that has run since `since`.
     pub(super) fn end_of(&self, job: &ObjectRef, since: Timestamp) -> Timestamp {
         let soonest = after(self.now, NEXT);
         let Some(value) = self.world.get(job) else { return soonest };
@@ -98,7 +98,7 @@ impl Simulation {
         if let Some(said) = said.filter(|at| *at <= self.now && status["active"].as_i64() > Some(0)) {
             return Some(said);
         }
-        // What is admitted here is so at the beginning, at the earliest.
+        // In the simulation it was admitted at the beginning, at the earliest.
         let admitted = admitted_since(self.admitted(job)?)?;
         let begins = self.now <= self.options.start && after(admitted, SECOND) <= self.options.start;
         begins.then_some(admitted)
@@ -109,7 +109,7 @@ impl Simulation {
         true_since(&workload.status.conditions, "Admitted").unwrap_or(self.now).min(self.now)
     }
 
-    /// Draws the run times of what runs anew, after the seed changed: another future from here on.
+    /// Draws the run times of running jobs again after a change of the seed: another future from here on.
     pub(crate) fn redraw(&mut self) {
         let ends = Ends { world: &self.world, pods: &self.pods, now: self.now };
         self.agenda.move_ends(|job| {

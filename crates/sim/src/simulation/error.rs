@@ -1,4 +1,4 @@
-//! Why a simulation ends before its time.
+//! Why a simulation breaks off.
 
 use jiff::Timestamp;
 
@@ -33,7 +33,7 @@ pub enum SimError {
         /// What.
         wrong: Vec<String>,
     },
-    /// The engine does not come to rest.
+    /// The engine does not settle.
     #[error("at {at}: the engine does not come to rest")]
     Restless {
         /// When.

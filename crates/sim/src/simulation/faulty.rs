@@ -1,5 +1,5 @@
-//! The ways from and to the engine with the feature `faults`: on a bad day they are long, and things go wrong on them.
-//! `without_faults` has those of programs without the feature.
+//! The connections from and to the engine with the feature `faults`: with faults they are slow and unreliable. `without_faults` is for programs
+//! without the feature.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::faults::{Check, Decided, FaultRun, InFlight, Manager, PerFault, Watch
 use crate::json::text;
 use crate::object;
 
-/// Rounds at one instant after which something is wrong with the engine or with us, on a bad day, on which worlds are small.
+/// The limit of rounds at one instant in runs with faults, whose worlds are small.
 const MOST_ROUNDS_OF_BAD_DAYS: usize = 20_000;
 
 /// The engine's own configuration: on a bad day statuses and messages are written as often as on a cluster.
@@ -49,13 +49,13 @@ impl Simulation {
         self.feed(Input::Leader(true));
     }
 
-    /// What went wrong so far.
+    /// How often each fault has happened so far.
     pub fn faults(&self) -> PerFault {
         self.bad_day.as_ref().map(|day| day.counts).unwrap_or_default()
     }
 
-    /// Since when a Workload holds quota, or a job runs, only because a write of a former leader came late: until the job is started by the
-    /// next one, or stopped.
+    /// Since when a Workload holds quota or a job runs only because of a late write of a former leader; until the next leader has started the job or
+    /// stopped it.
     pub fn late_since(&self, object: &ObjectRef) -> Option<Timestamp> {
         self.bad_day.as_ref()?.late.get(object).copied()
     }
@@ -90,7 +90,7 @@ impl Simulation {
         self.bad_day.as_ref().map_or(self.now, |day| after(self.now, day.skews(self.now).0))
     }
 
-    /// Rounds at one instant after which something is wrong.
+    /// More rounds than this at one instant mean a bug.
     pub(super) fn most_rounds(&self) -> usize {
         if self.bad_day.is_some() { MOST_ROUNDS_OF_BAD_DAYS } else { super::MOST_ROUNDS }
     }
@@ -101,7 +101,7 @@ impl Simulation {
         Some(self.bad_day.as_ref().map_or(at, |day| after(at, -day.skews(self.now).0)))
     }
 
-    /// When something comes late that is under way on a bad day.
+    /// When the next late event or write arrives.
     pub(super) fn next_late(&self) -> Option<Timestamp> {
         self.bad_day.as_ref().and_then(|day| day.next())
     }
@@ -123,7 +123,7 @@ impl Simulation {
         inputs
     }
 
-    /// What a manager sees when it starts.
+    /// All objects, as a manager sees them when it starts.
     fn everything(&mut self) -> Vec<Input> {
         let kinds = object::kinds().chain([Kind::Pod, Kind::JobPod]);
         let mut inputs: Vec<_> = kinds.flat_map(|kind| self.list(kind)).collect();
@@ -140,7 +140,7 @@ impl Simulation {
         engine
     }
 
-    /// What was under way on a bad day and is there now; whether anything was.
+    /// Delivers the late events and writes that are due; returns whether there were any.
     pub(super) fn deliver_late(&mut self) -> bool {
         let mut any = false;
         let now = self.now;
@@ -265,7 +265,7 @@ impl Simulation {
                 self.feed(Input::Written { id: request.id, result: failed("the server was not reached") });
             }
             WriteOutcome::Unanswered => {
-                // What was done shows in the watch.
+                // The watch shows what was done.
                 let _ = self.perform(request);
                 self.feed(Input::Written { id: request.id, result: failed("no answer came") });
                 self.sync_written(request);
@@ -274,7 +274,7 @@ impl Simulation {
                 let step = self.steps();
                 let gates = self.options.configuration.gates;
                 let note = json!({"metadata": {"annotations": {"example.com/touched": step.to_string()}}});
-                // An object that is to be created is not there yet.
+                // An object that must be created does not exist yet.
                 let _ = self.world.patch(&request.object, &note, gates);
                 self.carry_out(request);
             }
@@ -282,10 +282,10 @@ impl Simulation {
         }
     }
 
-    /// The manager that leads ends. One that starts anew has nothing but the objects; the one that stood by has seen them all along.
+    /// The leading manager ends. A restarted one has only the objects; the standby has watched all the time.
     fn replace_manager(&mut self, how: Manager, left: Vec<WriteRequest>) {
         let now = self.now;
-        // It starts where the other one was.
+        // The new manager starts with the clock of the old one.
         let Some(day) = &mut self.bad_day else { return };
         let at = after(now, day.clock.restart());
         let fresh = self.started(at);

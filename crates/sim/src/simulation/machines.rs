@@ -1,8 +1,8 @@
-//! Plays the machines: nodes that fail, go and come back, and what becomes of the pods on them.
+//! Plays the machines: nodes that fail, are removed and return, and what happens to their pods.
 //!
-//! Where Hotswap acts, pods are objects, as a manager watches them there: they stay on a node that does not answer for five minutes,
-//! and the job on it stands still unless it is moved. Elsewhere no manager looks at pods: a job whose node fails starts again at
-//! once, where there is room. Pods that a topology assigns to nodes come back where their Workload is assigned other ones (docs/reference/06-algorithm.md 6.14).
+//! With Hotswap, pods are objects, as a manager watches them then: they stay for five minutes on a node that does not answer, and the job on it does
+//! not progress unless it is moved. Without Hotswap no manager looks at pods: a job whose node fails restarts at once if there is capacity. Pods that
+//! a topology assigns to nodes are replaced once their Workload is assigned other nodes (docs/reference/06-algorithm.md 6.14).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Simulation {
         }
     }
 
-    /// A job has no pods any more: neither places nor objects, but for those whose nodes do not answer, which can never end.
+    /// Removes all pods of a job, with their places and objects, except pods on nodes that do not answer: those can never end.
     pub(super) fn end_pods(&mut self, job: &ObjectRef) {
         let now = self.now;
         self.pods.end(job);
@@ -184,8 +184,8 @@ impl Simulation {
         }
     }
 
-    /// Pods have been on a node that does not answer for as long as they tolerate that: their jobs replace them. They themselves
-    /// end when it answers again, or is gone.
+    /// Pods have been on a node that does not answer for as long as they tolerate: their jobs replace them. The pods themselves end when the node
+    /// answers again, or is removed.
     pub(super) fn pods_leave(&mut self, node: &str, since: Timestamp) {
         if self.machines.failed.get(node) != Some(&since) || !self.machines.shown {
             return;
@@ -195,7 +195,7 @@ impl Simulation {
         }
     }
 
-    /// The pods of a node that is gone are collected.
+    /// The pods of a removed node are garbage-collected.
     pub(super) fn collect_pods(&mut self, node: &str) {
         if self.world.get(&ObjectRef::cluster(Kind::Node, node)).is_some() {
             return;
@@ -267,7 +267,7 @@ impl Simulation {
         self.sync_job(job, kind);
     }
 
-    /// A Workload is assigned other nodes for some of its pods: jobs with pods where they have no place any more start again.
+    /// A Workload is assigned other nodes for some of its pods: jobs with pods outside of their assignment restart.
     pub(super) fn places_changed(&mut self, jobs: &[ObjectRef]) {
         for job in jobs {
             let (Some(value), Kind::Job(kind)) = (self.world.get(job), job.kind) else { continue };
@@ -304,7 +304,7 @@ impl Simulation {
         nodes.filter(|(r, value)| set.has(&r.name, value)).map(|(r, _)| r.name.to_string()).collect()
     }
 
-    /// Says which nodes come with these objects. Those that are there from the beginning are no news.
+    /// Reports the nodes that these objects add. Nodes that exist from the beginning are not reported.
     pub(crate) fn note_new_nodes(&mut self, manifests: &[Manifest]) {
         if self.now <= self.options.start {
             return;
@@ -336,7 +336,7 @@ impl Simulation {
         for (_, pod) in hit.iter().filter_map(|job| self.machines.pods.get(job)).flatten() {
             self.world.edit(pod, |pod| pod["metadata"]["deletionTimestamp"] = json!(seconds(now)));
         }
-        // Pods are asked to go before they are gone, and that is seen.
+        // Pods are marked for deletion before they are removed, and the engine sees both.
         self.deliver();
         for job in hit {
             self.lose_pods(&job);

@@ -1,4 +1,4 @@
-//! Plays the cluster autoscaler: requests for nodes go through the states of their play.
+//! Plays the cluster autoscaler: requests for nodes go through the states of their script.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::agenda::{Action, after};
 use crate::autoscaler::RequestState;
 use crate::json::text;
 
-/// What the provider says about the nodes that it brings.
+/// The provider's details about the new nodes.
 const DETAILS: &str = "simulated-zone-a";
 
 impl Simulation {
@@ -29,7 +29,7 @@ impl Simulation {
         if !self.autoscaler.seen.insert(uid.clone()) {
             return;
         }
-        // One that was read from a cluster has its answer.
+        // A request that was read from a cluster has an answer.
         let conditions = value["status"]["conditions"].as_array().into_iter().flatten();
         let answered = |c: &Value| c["status"] == "True" && c["type"] != "Accepted";
         if !conditions.into_iter().any(answered) {

@@ -1,5 +1,5 @@
-//! Plays the controllers of objects whose pods wait for admission in their place (docs/reference/07-integrations.md 7.4): they make as many pods as the
-//! object asks for, and another one for each that is gone.
+//! Plays the controllers of objects whose pods wait for admission themselves (docs/reference/07-integrations.md 7.4): they make as many pods as the
+//! object asks for, and replace each pod that ends.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Simulation {
             self.adopt_made(object, kind, &value);
         }
         self.serving.objects.entry(object.clone()).or_default().of = of;
-        // No more than were counted when there was memory for them.
+        // No more pods than the reserved memory covers.
         let most = usize::try_from(pods_to_make(kind, &value)).unwrap_or(0);
         let mut number = 0;
         while number < most
@@ -64,7 +64,7 @@ impl Simulation {
         self.show_serving(object);
     }
 
-    /// Makes a pod, unless it is there; says whether it is there now.
+    /// Makes a pod, unless it exists; returns whether it exists now.
     fn make_pod(&mut self, object: &ObjectRef, number: usize, pod: Value) -> bool {
         if self.serving.objects.get(object).is_some_and(|made| made.pods.contains_key(&number)) {
             return true;
@@ -86,7 +86,7 @@ impl Simulation {
         }
     }
 
-    /// Pods that were read from a cluster stay with the object that made them there: those that its selector selects.
+    /// Pods that were read from a cluster stay with their object: the one whose selector matches.
     fn adopt_made(&mut self, object: &ObjectRef, kind: JobKind, value: &Value) {
         let Some(wanted) = value["spec"]["selector"]["matchLabels"].as_object().filter(|all| !all.is_empty())
         else {
@@ -129,7 +129,7 @@ impl Simulation {
         let Some(made) = self.serving.objects.remove(object) else { return };
         self.record.components_gone(self.now, object, &made.of.0, 0);
         for pod in made.pods.into_values() {
-            // One that was read from a cluster has an owner that is not played.
+            // A pod that was read from a cluster has an owner that is not simulated.
             self.serving.homes.remove(&pod);
             self.world.delete(&pod);
         }
@@ -149,7 +149,7 @@ impl Simulation {
         self.run_whole(&object);
     }
 
-    /// An object that ends by itself does so after its run time, from when all its pods are ready.
+    /// An object that ends by itself does so when its run time has passed since all its pods were ready.
     fn run_whole(&mut self, object: &ObjectRef) {
         let (Kind::Job(kind), Some(made), Some(value)) =
             (object.kind, self.serving.objects.get(object), self.world.get(object))
@@ -165,7 +165,7 @@ impl Simulation {
         self.agenda.put(end, Action::Finish(object.clone(), attempt));
     }
 
-    /// Without one of its pods such an object begins anew.
+    /// Such an object restarts when it loses one of its pods.
     fn lose_whole(&mut self, object: &ObjectRef) {
         if let Some(Phase::Running { since }) = self.pods.run(object).map(|run| run.phase) {
             self.record.lost(object, self.now.as_millisecond() - since.as_millisecond());
@@ -173,7 +173,7 @@ impl Simulation {
         }
     }
 
-    /// Such an object ended, and all its pods with it.
+    /// Such an object has ended, and all its pods with it.
     pub(super) fn made_pods_end(&mut self, object: &ObjectRef, success: bool) {
         let pods =
             self.serving.objects.get(object).map(|made| made.pods.values().cloned().collect::<Vec<_>>());
@@ -207,7 +207,7 @@ impl Simulation {
         self.set_job_status(object, status);
     }
 
-    /// The object one of whose groups of pods a pod is in, and the number of the group.
+    /// The object of whose pod groups this pod is in one, and the number of the group.
     fn group_of(&self, reference: &ObjectRef, pod: &Value) -> Option<(ObjectRef, u32)> {
         let said = Parent::of(&pod["metadata"]).and_then(|parent| {
             let object =
@@ -223,7 +223,7 @@ impl Simulation {
         })
     }
 
-    /// Notes a job that was not seen before. Pods of one object, or of one group, are one job; what only makes jobs is none.
+    /// Notes a new job. The pods of one object, or of one group, are one job; an object that only makes jobs is none.
     pub(super) fn note_submitted(&mut self, reference: &ObjectRef, kind: JobKind) {
         let Some(value) = self.world.get(reference) else { return };
         if kind.integration().pods_are_jobs || kind.has_groups() {

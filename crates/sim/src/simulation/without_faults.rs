@@ -1,4 +1,4 @@
-//! The ways from and to the engine in programs without the feature `faults`: nothing is under way, and clocks are right.
+//! The connections from and to the engine without the feature `faults`: nothing is late, and clocks are right.
 
 use jiff::Timestamp;
 use sluice_engine::{Effect, Input};
@@ -11,7 +11,7 @@ impl Simulation {
         self.now
     }
 
-    /// Rounds at one instant after which something is wrong.
+    /// More rounds than this at one instant mean a bug.
     #[expect(clippy::unused_self, reason = "with faults it depends on them")]
     pub(super) fn most_rounds(&self) -> usize {
         super::MOST_ROUNDS
@@ -33,7 +33,7 @@ impl Simulation {
         self.feed(event);
     }
 
-    /// Whether something that was under way is there now.
+    /// Whether anything late was delivered.
     #[expect(clippy::unused_self, reason = "with faults it depends on them")]
     pub(super) fn deliver_late(&mut self) -> bool {
         false

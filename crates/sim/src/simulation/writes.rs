@@ -1,4 +1,4 @@
-//! What becomes of a write that arrives.
+//! Processes a write that arrives.
 
 use sluice_engine::{Input, Kind, Object, Write, WriteError, WriteRequest};
 
@@ -12,7 +12,7 @@ impl Simulation {
         self.sync_written(request);
     }
 
-    /// What the API server makes of a write.
+    /// Processes a write as the API server does.
     pub(super) fn perform(&mut self, request: &WriteRequest) -> Result<Option<Object>, WriteError> {
         self.writes += 1;
         let result = self.world.perform(request);

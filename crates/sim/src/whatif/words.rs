@@ -1,4 +1,4 @@
-//! What a change brings, in sentences.
+//! The effects of a change, in sentences.
 
 use super::{Difference, FlavorDifference, Moved, QueueDifference};
 use crate::duration::show;

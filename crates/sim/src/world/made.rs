@@ -1,4 +1,4 @@
-//! What the controller of provisioning checks makes: requests for nodes, and the templates that they name.
+//! The objects that the controller of provisioning checks makes: requests for nodes, and the templates that they name.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
@@ -26,8 +26,7 @@ impl World {
         Ok(())
     }
 
-    /// Creates the PodTemplate of a Workload's pod set. One that is there already and belongs to the same Workload will do; one that is left
-    /// over makes way.
+    /// Creates the PodTemplate of a Workload's pod set. An existing one of the same Workload is used; a leftover one is replaced.
     pub(super) fn create_template(
         &mut self,
         reference: &ObjectRef,

@@ -1,4 +1,4 @@
-//! What writes of the engine do to the objects.
+//! The effects of the engine's writes on the objects.
 
 use serde_json::{Value, json};
 use sluice_api::status_apply::apply_status;
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Stores what a write made of an object, if that is a change.
+    /// Stores the result of a write, if it changes the object.
     fn update(&mut self, reference: &ObjectRef, value: Value) {
         let Some(old) = self.get(reference) else { return };
         if *old != value {
@@ -152,7 +152,7 @@ impl World {
         Ok(())
     }
 
-    /// One request on a pod.
+    /// Carries out one request on a pod.
     fn pod_step(&mut self, reference: &ObjectRef, step: &PodStep) -> Result<(), WriteError> {
         match step {
             PodStep::Patch(patch) => {

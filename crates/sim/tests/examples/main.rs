@@ -1,4 +1,4 @@
-//! The examples of the repository, simulated: what their `expected.yaml` says happens.
+//! The examples of the repository, simulated and compared with their `expected.yaml`.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 

@@ -1,4 +1,4 @@
-//! Advice that offers a choice: the ways out beside the first, each of which is gone here, too.
+//! Advice with several alternatives: each of them is carried out here.
 
 use super::waiting::{CHECK, checked, finding, played, scenario, wait};
 use super::*;

@@ -1,4 +1,4 @@
-//! What is known when not everything can be: reads that failed, objects that are being deleted, time that is over.
+//! Answers from incomplete knowledge: failed reads, objects that are being deleted, exceeded time.
 
 use std::cell::Cell;
 
@@ -107,7 +107,7 @@ pub fn what_is_being_deleted_has_no_estimate_and_says_what_holds_it() {
 }
 
 #[test]
-fn queues_flavors_and_cohorts_that_are_being_deleted_are_told() {
+fn queues_flavors_and_cohorts_that_are_being_deleted_are_reported() {
     let cohort = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: Cohort
@@ -141,7 +141,7 @@ spec: {parentName: team}
 }
 
 #[test]
-pub fn a_namespace_that_is_being_deleted_is_told() {
+pub fn a_namespace_that_is_being_deleted_is_reported() {
     let namespace =
         "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\nspec: {finalizers: [kubernetes]}\n---\n";
     let explained = changed(&[namespace, &waits()].concat(), |manifests| {

@@ -1,4 +1,4 @@
-//! What a change would do in a cluster that was read: true in every state, also where not all of it can be played.
+//! The effect of a change in a cluster that was read: correct in every state, even if not all of it can be simulated.
 
 use sluice_sim::explain::{Course, WhatIf};
 
@@ -149,7 +149,7 @@ fn a_job_that_names_no_queue_is_tried_with_the_one_that_the_change_names() {
     assert!(late.after.refused.as_ref().unwrap().contains("immutable"), "{}", late.text());
 }
 
-/// A Job of all processors, whose pods have run for so long, and one that waits. Without an annotation a run takes ten minutes.
+/// A Job that uses all processors and whose pods have run for the time `ran`, and a waiting one. Without an annotation a run takes ten minutes.
 fn beside(first: &str, ran: SignedDuration) -> (Explained, WhatIf) {
     let plain = |job: String| job.replace("  annotations: {sluice.dev/run-seconds: \"3600\"}\n", first);
     let simulation =

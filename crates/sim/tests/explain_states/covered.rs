@@ -1,4 +1,4 @@
-//! For each finding, the tests that play its state: what is advised is done in them, and the job starts, or it is said why nothing can be done.
+//! For each finding, the tests of its state: they carry out the advice and the job starts, or the answer says why nothing can be done.
 
 use super::*;
 
@@ -17,24 +17,24 @@ enum Shown {
 use Shown::{Ends, EndsInTheCore, EndsOnAControlPlane, Told};
 
 fn shown(code: Code) -> Shown {
-    let table: &'static [fn()] = &[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start];
+    let table: &'static [fn()] = &[table::each_state_is_reported_correctly_and_the_advice_lets_the_job_start];
     match code {
         Code::PriorityClassMissing => {
             Ends(&[
-                table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start,
+                table::each_state_is_reported_correctly_and_the_advice_lets_the_job_start,
                 alternatives::a_priority_class_that_is_missing_need_not_be_named,
-                unqueued::a_priority_class_that_is_missing_is_told_wherever_the_kind_names_it,
+                unqueued::a_priority_class_that_is_missing_is_reported_wherever_the_kind_names_it,
             ])
         }
         Code::NamespaceNotSelected => {
-            Ends(&[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start, alternatives::a_namespace_that_no_labels_can_open_may_use_another_queue])
+            Ends(&[table::each_state_is_reported_correctly_and_the_advice_lets_the_job_start, alternatives::a_namespace_that_no_labels_can_open_may_use_another_queue])
         }
         Code::ResourceNotCovered => Ends(&[
-            table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start,
+            table::each_state_is_reported_correctly_and_the_advice_lets_the_job_start,
             alternatives::a_resource_that_is_not_covered_may_be_left_out_or_asked_of_another_queue,
         ]),
         Code::Misconfigured => {
-            Ends(&[table::each_state_is_told_truly_and_what_is_advised_lets_the_job_start, alternatives::pods_that_a_limit_range_refuses_start_when_it_allows_them])
+            Ends(&[table::each_state_is_reported_correctly_and_the_advice_lets_the_job_start, alternatives::pods_that_a_limit_range_refuses_start_when_it_allows_them])
         }
         Code::QueueNameMissing
         | Code::LocalQueueMissing
@@ -74,7 +74,7 @@ fn shown(code: Code) -> Shown {
         Code::WaitingForPodsReady => {
             Ends(&[waiting::whose_pods_keep_it_waiting_is_named_until_they_are_ready])
         }
-        Code::QuotaShort => Ends(&[waiting::quota_that_is_in_use_is_told_and_free_when_its_holder_ends]),
+        Code::QuotaShort => Ends(&[waiting::quota_that_is_in_use_is_reported_and_free_when_its_holder_ends]),
         Code::TopologyShort => Ends(&[
             topology::a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_that_work,
         ]),
@@ -88,12 +88,12 @@ fn shown(code: Code) -> Shown {
             nodes::work_whose_queue_would_not_take_it_back_moves_when_the_queue_would,
         ]),
         Code::CheckPending => Ends(&[
-            waiting::what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then,
+            waiting::what_the_provider_says_is_reported_and_that_nodes_are_chosen_only_then,
             waiting::a_check_whose_object_is_gone_goes_on_when_it_is_created_again,
             alternatives::a_check_whose_object_is_gone_may_be_taken_out_of_the_queue,
         ]),
         Code::NodesNotChosen => {
-            Ends(&[waiting::what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then])
+            Ends(&[waiting::what_the_provider_says_is_reported_and_that_nodes_are_chosen_only_then])
         }
         Code::CheckRetry | Code::EvictedBefore => {
             Ends(&[waiting::a_check_that_wants_a_retry_says_what_follows_and_when])
@@ -152,7 +152,7 @@ fn shown(code: Code) -> Shown {
             ])
         }
         Code::NamespaceTerminating => Told(
-            &[bounds::a_namespace_that_is_being_deleted_is_told],
+            &[bounds::a_namespace_that_is_being_deleted_is_reported],
             "nothing runs in it again: another namespace is another job",
         ),
         Code::PodsUnread | Code::EventsUnread | Code::ObjectsUnread => Told(

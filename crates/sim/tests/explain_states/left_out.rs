@@ -1,4 +1,4 @@
-//! Objects of others that cannot be played: they are left out, counted, and not named.
+//! Other users' objects that cannot be simulated: they are left out, counted, and not named.
 
 use sluice_sim::Packed;
 
@@ -75,7 +75,7 @@ fn an_unreadable_job_of_another_team_is_left_out_and_not_named() {
 }
 
 #[test]
-fn what_was_read_and_cannot_be_played_is_told_apart_from_mistakes_in_files() {
+fn what_was_read_and_cannot_be_played_is_distinguished_from_mistakes_in_files() {
     let mut manifests = as_read(&cluster(&world()));
     let well = manifests.objects.len();
     with(&mut manifests, JobKind::JOB_SET, jobset(19));

@@ -1,4 +1,4 @@
-//! Every state of a job: what explain says, and that what it advises lets the job start.
+//! Every state of a job: the explanation, and that its advice lets the job start.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod alternatives;

@@ -1,4 +1,4 @@
-//! Whose names are said: ClusterQueues that are for other teams are named to those who may list them.
+//! Which names are shown: ClusterQueues of other teams are named only to users who may list them.
 
 use super::*;
 

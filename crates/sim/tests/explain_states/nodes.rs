@@ -1,4 +1,4 @@
-//! Work whose nodes fail: why it was not moved, and that it runs well again after what the answer advises.
+//! Jobs whose nodes fail: why a job was not moved, and that it runs well again after the advised action.
 
 use super::waiting::{finding, played, scenario, wait};
 use super::*;
@@ -83,7 +83,7 @@ fn lost(world: &str, why: &str) -> (Explained, Simulation) {
     let (explained, simulation) = played(world, &options(), 70);
     assert_eq!(explained.state, State::Admitted, "{}", explained.text());
     assert_eq!(finding(&explained, Code::NodesLost), format!("it lost 1 node(s)\nit was not moved: {why}"));
-    // Of a flavor without node labels, as it is told there, no nodes are known.
+    // The nodes of a flavor without node labels are not known.
     assert_eq!(now(&simulation), (State::Admitted, vec![Code::NodesLost, Code::PodsNotReady]));
     if why == NO_ROOM {
         let said = finding(&explained, Code::CapacityShort);

@@ -1,4 +1,4 @@
-//! States of which only the objects of a cluster are known.
+//! States of which only the cluster's objects are known.
 
 use super::*;
 

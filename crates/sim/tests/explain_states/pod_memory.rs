@@ -1,4 +1,4 @@
-//! Objects that say in a few bytes that there are to be many large pods: they are not played where there is not so much memory.
+//! Objects that request many large pods in a few bytes: they are not simulated if there is not enough memory.
 
 use sluice_sim::PodMemory;
 

@@ -455,7 +455,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-pub fn each_state_is_told_truly_and_what_is_advised_lets_the_job_start() {
+pub fn each_state_is_reported_correctly_and_the_advice_lets_the_job_start() {
     for row in rows() {
         let explained = ask(&read(&row.world), options());
         let text = explained.text();

@@ -1,4 +1,4 @@
-//! Queues, flavors and Cohorts that are being deleted: the job starts when it, or its queue, names others, as the answer says.
+//! Queues, flavors and Cohorts that are being deleted: the job starts when it, or its queue, refers to others, as the answer says.
 
 use super::waiting::{finding, first, later, played, scenario};
 use super::*;

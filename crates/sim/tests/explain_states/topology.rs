@@ -1,4 +1,4 @@
-//! Nodes that have no place for the pods as close together as they ask.
+//! Nodes without capacity for the pods as close together as they require.
 
 use super::*;
 

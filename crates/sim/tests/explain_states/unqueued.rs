@@ -1,4 +1,4 @@
-//! Jobs without a Workload, for reasons that are none of their queue: the answer leads to what mends it.
+//! Jobs without a Workload for reasons outside their queue: the answer's advice resolves them.
 
 use super::waiting::{finding, played, wait};
 use super::*;
@@ -234,7 +234,7 @@ fn errand() -> Configuration {
 }
 
 #[test]
-pub fn a_priority_class_that_is_missing_is_told_wherever_the_kind_names_it() {
+pub fn a_priority_class_that_is_missing_is_reported_wherever_the_kind_names_it() {
     let options = Options::new(errand());
     let memory = "[{name: cpu, nominalQuota: 10}, {name: memory, nominalQuota: 10Gi}]";
     let queue =

@@ -1,4 +1,4 @@
-//! States that end by waiting, or by what people and other programs do: each is played, told, and ended as the answer says.
+//! States that end by waiting, or by actions of people and other programs: each is simulated, explained, and ended as the answer says.
 
 use super::*;
 
@@ -161,7 +161,7 @@ status: {allocatable: {cpu: 8, pods: 10}, conditions: [{type: Ready, status: \"T
 ";
 
 #[test]
-pub fn what_the_provider_says_is_told_and_that_nodes_are_chosen_only_then() {
+pub fn what_the_provider_says_is_reported_and_that_nodes_are_chosen_only_then() {
     let queue = CLUSTER_QUEUE.replace(
         "namespaceSelector: {}",
         "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: nodes}]}",
@@ -353,7 +353,7 @@ pub fn a_check_whose_object_is_gone_goes_on_when_it_is_created_again() {
 }
 
 #[test]
-pub fn quota_that_is_in_use_is_told_and_free_when_its_holder_ends() {
+pub fn quota_that_is_in_use_is_reported_and_free_when_its_holder_ends() {
     let short = first().replace("sluice.dev/run-seconds: \"3600\"", "sluice.dev/run-seconds: \"60\"");
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &short, &later(JOB, "")].concat();
     let (explained, mut simulation) = played(&world, &options(), 20);

@@ -1,7 +1,7 @@
-//! Bad days, drawn from seeds: what must hold holds at every step, and when they are over everything that can run runs.
+//! Runs with faults, drawn from seeds: the invariants hold at every step, and after the faults everything runs that can run.
 //!
-//! `cargo xtask sim --seed N` plays one of them and shows it. A run of the tests plays the same days each time. `FRESH_SECONDS=600 cargo test --release -p sluice-sim --test faults fresh` plays
-//! fresh ones for so long, and names each that fails; `FRESH_SEED` says where they begin.
+//! `cargo xtask sim --seed N` plays and shows one of them. The tests play the same runs each time. `FRESH_SECONDS=600 cargo test --release -p
+//! sluice-sim --test faults fresh` plays new ones for this many seconds, and prints each that fails; `FRESH_SEED` is their first seed.
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "fresh seeds come from the clock")]
 #![expect(clippy::panic, reason = "a test that cannot go on stops")]
 
@@ -123,9 +123,9 @@ fn machines_fail_on_quiet_days() {
 #[test]
 fn machines_fail_on_bad_days() {
     let (mut moved, mut made_way) = (0, 0);
-    // The last ones: pods whose end a lagging watch had not shown were taken for those of the next start; a replica took over that had not
-    // seen yet what its predecessor had admitted; nodes came back of which the watch of Nodes told after that of Pods; a node was drained, and
-    // its pods were still seen there; the watch told of a release whose write was not answered yet.
+    // The last ones: pods whose end a lagging watch had not shown were taken for those of the next start; a replica took over that had not seen yet
+    // what its predecessor had admitted; nodes came back, and the watch of Nodes showed it after that of Pods; a node was drained, and its pods were
+    // still seen there; the watch showed a release whose write was not answered yet.
     let fixed = [
         1043,
         1167,

@@ -1,4 +1,4 @@
-//! The scenarios of `examples/simulate`, for the tests of the simulator and of what is shown of it.
+//! The scenarios of `examples/simulate`, for the tests of the simulator and of its output.
 
 use std::collections::BTreeMap;
 use std::fs;

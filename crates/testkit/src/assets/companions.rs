@@ -1,4 +1,4 @@
-//! Files of Go modules that belong beside programs: the CustomResourceDefinitions of the kinds that these look after.
+//! Files of Go modules that belong to programs: the CustomResourceDefinitions of their kinds.
 
 use super::{
     APP_WRAPPER, Companion, JOBSET_CRD, LWS, MPI_OPERATOR, RAY_OPERATOR, SPARK_OPERATOR, TRAINER,

@@ -92,7 +92,7 @@ fn kubernetes_is_told_its_version() {
 }
 
 #[test]
-fn the_key_of_a_folder_tells_of_every_byte_that_it_is_built_from() {
+fn the_key_of_a_folder_depends_on_every_byte_that_it_is_built_from() {
     const CRD: Companion = Companion { module: "example.com/a", source: "crds/a.yaml", name: "a-crd.yaml" };
     let folder = |files: &[(&str, &str)]| {
         let folder = tempfile::tempdir().unwrap();

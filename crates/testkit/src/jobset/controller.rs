@@ -120,7 +120,7 @@ impl Controller {
     }
 }
 
-/// A JobSet that is valid and does nothing.
+/// A JobSet that is valid and has no effect.
 fn probe() -> Value {
     let pod =
         json!({ "restartPolicy": "Never", "containers": [{ "name": "main", "image": "example.com/none" }] });

@@ -1,4 +1,4 @@
-//! The parts of JobSet's API (jobset.x-k8s.io/v1alpha2) that tests look at. Everything else is kept as it is written.
+//! The parts of JobSet's API (jobset.x-k8s.io/v1alpha2) that tests use. All other fields are preserved.
 
 use k8s_openapi::api::batch::v1::JobTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -16,7 +16,7 @@ pub struct JobSetSpec {
     pub replicated_jobs: Vec<ReplicatedJob>,
     /// No child runs while this is set.
     pub suspend: bool,
-    /// Policies, and what else there is.
+    /// Policies and other fields.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
@@ -27,24 +27,24 @@ pub struct JobSetSpec {
 pub struct ReplicatedJob {
     /// The group's name.
     pub name: String,
-    /// What each child Job is made from.
+    /// The template of each child Job.
     pub template: JobTemplateSpec,
-    /// What else there is: how many children, which groups it depends on.
+    /// Other fields: the number of children, and the groups that this one depends on.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
 
-/// What has become of a JobSet.
+/// The status of a JobSet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSetStatus {
     /// `Suspended`, `StartupPolicyCompleted`, `Completed`, `Failed`.
     pub conditions: Vec<Condition>,
-    /// How often everything was made anew.
+    /// How often the JobSet was restarted.
     pub restarts: i32,
-    /// Those of the restarts that count towards `maxRestarts`.
+    /// The restarts that count towards `maxRestarts`.
     pub restarts_count_towards_max: i32,
-    /// `Completed` or `Failed`, once it is over.
+    /// `Completed` or `Failed`, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal_state: Option<String>,
     /// Per group, how many children are how far; in no order.

@@ -1,18 +1,18 @@
-//! Faults that hit some requests for a while: several at once, each with its own share.
+//! Faults of some requests for a while: several at the same time, each with its own share.
 
 use std::time::{Duration, Instant};
 
 use http::{Method, Response, StatusCode, header};
 use kube::client::Body;
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
-    /// It is answered with this status, and not carried out.
+    /// The request is refused with this status, and not carried out.
     Refuse(u16),
-    /// It is carried out after this time.
+    /// The request is carried out after this time.
     Slow(Duration),
-    /// It is carried out, and the connection breaks before the answer.
+    /// The request is carried out, and the connection breaks before the answer.
     LoseAnswer,
     /// The connection breaks, and it is not carried out.
     LoseRequest,
@@ -21,7 +21,7 @@ pub enum Harm {
 }
 
 impl Harm {
-    /// Whether it hits watches, and nothing else.
+    /// Whether it affects only watches.
     pub fn is_for_watches(self) -> bool {
         matches!(self, Self::Refuse(410) | Self::ExpireWatch)
     }
@@ -32,7 +32,7 @@ impl Harm {
         let watch = query.split('&').any(|part| part == "watch=true" || part == "watch=1");
         let lease = path.contains("/leases/");
         match self {
-            // What a list says is too old is asked for anew at once, so that only watches can be.
+            // A list that is refused as too old is repeated at once, so this fault only makes sense for watches.
             _ if self.is_for_watches() => watch,
             // The answer to a creation is that the name is taken, never a conflict.
             Self::Refuse(409) => !lease && (method == Method::PUT || method == Method::PATCH),
@@ -43,12 +43,12 @@ impl Harm {
     }
 }
 
-/// A harm to one of so many requests, for a while.
+/// A fault of one in n requests, for a while.
 #[derive(Clone, Copy, Debug)]
 pub struct Disruption {
-    /// What happens.
+    /// The fault.
     pub harm: Harm,
-    /// One of this many of the requests that it is for.
+    /// One of this many of the affected requests.
     pub one_in: u64,
     /// For how long.
     pub period: Duration,
@@ -79,7 +79,7 @@ impl Disruptions {
         self.running.clear();
     }
 
-    /// What happens to this request. Every n-th one is harmed, so that a share is one also of few requests.
+    /// The fault of this request, if any. Every n-th request is affected, so the share holds for few requests, too.
     pub(super) fn judge(&mut self, method: &Method, path: &str, query: &str) -> Option<Harm> {
         let now = Instant::now();
         self.running.retain(|running| running.until > now);
@@ -118,7 +118,7 @@ fn answer(code: StatusCode, body: String) -> Response<Body> {
     response
 }
 
-/// What the API server says when it refuses.
+/// A refusal as the API server sends it.
 pub(super) fn refuse(code: StatusCode) -> Response<Body> {
     let reason = match code {
         StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",

@@ -1,5 +1,4 @@
-//! Faults for the writes that concern one namespace and the cluster-wide objects of its name: many plays can be cut at once,
-//! each at another step, behind one proxy.
+//! Faults of the writes for one namespace and the cluster-wide objects of its name: behind one proxy, many runs can each be cut at their own step.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use http::Method;
 
 use super::step::{self, Seen, Step};
 
-/// What happens to one write of a scope. Its answer never comes: the connection breaks.
+/// A fault of one write in a scope. The connection breaks before its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Which step it is.
@@ -18,7 +17,7 @@ pub struct Fault {
     pub for_good: bool,
 }
 
-/// What a scope's writes came to.
+/// The result of a scope's writes.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     /// The steps that were carried out, in the order of their answers.
@@ -28,7 +27,7 @@ pub struct Scope {
     fault: Option<Fault>,
     /// Whether the step of the fault was sent.
     sent: bool,
-    /// What was last done to each object.
+    /// The last write to each object.
     last: BTreeMap<String, String>,
     /// How often each thing was done.
     done: BTreeMap<String, usize>,
@@ -45,7 +44,7 @@ impl Scope {
     }
 }
 
-/// What to do with a request.
+/// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
@@ -102,7 +101,7 @@ impl Scopes {
             return Verdict::Pass;
         }
         scope.sent = true;
-        // One that is carried out has happened when it was answered.
+        // A write that is carried out counts as hit when it was answered.
         scope.struck = !fault.carried_out;
         if fault.carried_out { Verdict::CarryOutAndLose } else { Verdict::Lose }
     }

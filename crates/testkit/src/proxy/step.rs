@@ -1,22 +1,22 @@
-//! Which step of a protocol a write is: what it does to which object, without what differs from run to run (UIDs, times, messages).
+//! The step of a protocol that a write is: its operation and object, without parts that differ from run to run (UIDs, times, messages).
 //!
-//! Why a Workload waits is no step, nor is the status of what it is queued in: these are written when there is time.
+//! Writes of a Workload's pending reason or of queues' statuses are not steps: they are written when there is time.
 
 use http::Method;
 use serde_json::Value;
 
-/// The field managers of what depends on which part looks when: pods that are ready for a moment, pods that end one by one.
+/// Field managers of writes that depend on timing: pods that are ready for a moment, pods that end one by one.
 const BY_CHANCE: [&str; 2] = ["kueue-job-controller-PodsReady", "kueue-reclaimable-pods"];
 /// Objects whose status only sums up, or says that they are usable.
 const SUMS: [&str; 5] =
     ["/clusterqueues/", "/localqueues/", "/cohorts/", "/resourceflavors/", "/admissionchecks/"];
-/// Fields deeper than this are not told apart.
+/// Patches that differ only in fields deeper than this count as the same.
 const DEPTH: usize = 2;
 
 /// A step, as both runs of the same protocol have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What is done to which object.
+    /// The operation and its object.
     pub what: String,
     /// The how-manieth of these it is, from 1.
     pub nth: usize,
@@ -88,7 +88,7 @@ fn stable(name: &str, scope: &str) -> String {
     name.replace(scope, "PLACE").split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
-/// What a Workload's status says that was decided: conditions that hold, the admission, checks that were answered.
+/// The decisions in a Workload's status: true conditions, the admission, answered checks.
 fn decided(status: &Value) -> Vec<String> {
     let list = |field: &str| status[field].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -114,7 +114,7 @@ fn decided(status: &Value) -> Vec<String> {
     all
 }
 
-/// What a Workload's status says that was seen of pods.
+/// The observations of pods in a Workload's status.
 fn observed(status: &Value) -> Vec<String> {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! The same writes without a manager, several lives at a time: each Workload is made, admitted and ended, one write each; each Job is made, gets a
-//! Workload that is admitted, is started, and ends with it.
+//! The same writes without a manager, several lives at a time: each Workload is created, admitted and finished, with one write each; each Job is
+//! created, gets an admitted Workload, is started, and ends with it.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use super::plan::{Race, Work};
 
 /// Enough for a steady figure.
 const SAMPLE: usize = 1_500;
-/// More at a time only wait for one another on two processors.
+/// On two processors more at a time only wait for each other.
 const AT_ONCE: usize = 8;
 
-/// Makes the writes of the first Workloads or Jobs of a race; gives the time that one took, with those beside it.
+/// Makes the writes of the first Workloads or Jobs of a race; returns the time per life when several run at the same time.
 pub(super) async fn play(client: &Client, race: &Race) -> Result<Duration> {
     let count = race.total().min(SAMPLE);
     let (_, queue) = race.queues().next().context("a race needs a queue")?;
@@ -54,7 +54,7 @@ async fn live(api: &Api<DynamicObject>, name: &str, made: Value) -> Result<()> {
     end(api, Work::Workloads, name).await
 }
 
-/// Says that one has ended.
+/// Marks a Workload or Job as ended.
 async fn end(api: &Api<DynamicObject>, work: Work, name: &str) -> Result<()> {
     let now = k8s_openapi::jiff::Timestamp::now().to_string();
     write(api, name, "race", objects::end(work, name, &now)).await

@@ -1,4 +1,4 @@
-//! What a race says: counts by the API server, times, and what each program used.
+//! The results of a race: counts by the API server, times, and each program's usage.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,7 +49,7 @@ impl Requests {
         Self(counts)
     }
 
-    /// What came since.
+    /// The difference to earlier figures.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let more = |(key, count): (&(String, String, String), &u64)| {
@@ -91,7 +91,7 @@ pub async fn when_quiet(client: &Client) -> Result<Requests> {
     Ok(last.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).0)
 }
 
-/// What a program used.
+/// The usage of a program.
 #[derive(Clone, Debug)]
 pub struct Usage {
     /// Its name.
@@ -120,7 +120,7 @@ pub fn cpu_of(programs: &BTreeMap<String, u32>) -> BTreeMap<String, Duration> {
     programs.iter().map(|(name, id)| (name.clone(), cpu(*id))).collect()
 }
 
-/// What programs used since.
+/// The usage of programs since `before`.
 pub fn usage_of(programs: &BTreeMap<String, u32>, before: &BTreeMap<String, Duration>) -> Vec<Usage> {
     let usage = |(name, id): (&String, &u32)| {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -162,15 +162,15 @@ pub struct Figures {
     pub wall: Duration,
     /// Quota x run time: less is impossible.
     pub bound: Duration,
-    /// A loop without decisions makes the writes of one Workload's life, as many at a time as is fastest, in this time.
+    /// The time of one Workload's writes by a loop without decisions that runs as many at a time as is fastest.
     pub bare: Duration,
     /// The time to the first admission, or of Jobs to their start, by class: its mean, its median, and what 99 of 100 stay below.
     pub waited: Vec<(&'static str, [Duration; 3])>,
-    /// From the end of one, in a queue in which others waited, to the next admission or start there: as above.
+    /// From the end of one in a queue with waiting ones to the next admission or start there: as above.
     pub next: [Duration; 3],
     /// Writes of the manager on Workloads themselves and on Jobs.
     pub object_writes: u64,
-    /// What each program used.
+    /// The usage of each program.
     pub used: Vec<Usage>,
     /// All requests by verb, resource and code.
     pub requests: Requests,
@@ -220,7 +220,7 @@ impl Figures {
         self.status_writes + self.object_writes + self.queue_writes
     }
 
-    /// So many per Workload.
+    /// A count per Workload.
     #[expect(clippy::cast_precision_loss, reason = "for a figure with two digits")]
     pub fn per_workload(&self, count: u64) -> f64 {
         count as f64 / self.workloads.max(1) as f64

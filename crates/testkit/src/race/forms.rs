@@ -1,5 +1,4 @@
-//! What the API server spends on a status write of a Workload, by the form of the write: the same admission, written in each way to Workloads
-//! that are alike.
+//! The API server's cost of a status write of a Workload, by the form of the write: the same admission, written in each form to equal Workloads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +27,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 enum Form {
     /// Server-side apply, as Sluice does it: the fields have an owner.
     Apply,
-    /// The same with a `resourceVersion` that has to be that of the object.
+    /// The same with the `resourceVersion` of the object as a precondition.
     ApplyPinned,
     /// The same with an answer that has only the metadata.
     ApplyForMetadata,
@@ -116,7 +115,7 @@ fn status() -> Value {
     })
 }
 
-/// What a form costs per write.
+/// The cost of a form per write.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     name: &'static str,

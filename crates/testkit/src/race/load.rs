@@ -1,4 +1,4 @@
-//! The load: Workloads or Jobs are made class by class in every queue, run once they are admitted, and end.
+//! The load: Workloads or Jobs are created class by class in every queue, run once they are admitted, and end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,25 +16,25 @@ use super::objects::{self, Seen};
 use super::plan::{Class, Race, Work};
 use crate::{ControlPlane, patient_client_of};
 
-/// What the load did itself, so that it is not counted as the manager's.
+/// The load's own writes, so that they are not counted as the manager's.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     /// How many were made.
     pub made: usize,
-    /// How long those of a class waited until they were first admitted.
+    /// The waiting times of each class until the first admission.
     pub waited: BTreeMap<&'static str, Vec<Duration>>,
     /// Status writes of its own.
     pub status_writes: u64,
     /// Of these, refused as conflicts.
     pub conflicts: u64,
-    /// How often one was evicted.
+    /// The number of evictions.
     pub evictions: u64,
-    /// From the end of one, in a queue in which others waited, to the next that was seen to be admitted there, or to run.
+    /// From the end of one in a queue with waiting ones to the next admission or start that is seen there.
     pub next: Vec<Duration>,
     ended: usize,
 }
 
-/// One that was made.
+/// A Workload or Job of the load.
 struct Entry {
     class: &'static Class,
     queue: Arc<str>,
@@ -91,19 +91,19 @@ struct State {
 }
 
 impl State {
-    /// One waits, for the first time or again.
+    /// A Workload or Job waits, for the first time or again.
     fn waits(&mut self, queue: &Arc<str>) {
         self.queues.entry(Arc::clone(queue)).or_default().waiting += 1;
     }
 
-    /// One has ended. If none waits, none is late.
+    /// A Workload or Job has ended. The delay counts only if another one waits.
     fn ended(&mut self, queue: &str, now: Instant) {
         if let Some(queue) = self.queues.get_mut(queue).filter(|queue| queue.waiting > 0) {
             queue.freed.get_or_insert(now);
         }
     }
 
-    /// One was seen to be admitted, or to run.
+    /// A Workload or Job was seen admitted or running.
     fn runs(&mut self, queue: &str, now: Instant) {
         let Some(queue) = self.queues.get_mut(queue) else { return };
         queue.waiting = queue.waiting.saturating_sub(1);
@@ -111,7 +111,7 @@ impl State {
     }
 }
 
-/// What the tasks share.
+/// The shared state of the tasks.
 #[derive(Clone)]
 struct Shared {
     api: Api<DynamicObject>,
@@ -124,7 +124,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes those of a class in a queue, one after the other.
+    /// Creates the Workloads or Jobs of a class in a queue, one after the other.
     async fn generate(self, class: &'static Class, queue: String, count: usize) -> Result<()> {
         let mut pace = tokio::time::interval(class.interval);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -145,7 +145,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes in what was seen of one.
+    /// Processes the new state of a Workload or Job.
     fn saw(&self, object: &DynamicObject, tasks: &mut JoinSet<Result<()>>) {
         let Some(name) = object.metadata.name.clone() else { return };
         let Seen { runs_since, evicted, holds, finished } = objects::seen(self.work, object);
@@ -190,7 +190,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Says of one that was evicted that nothing runs any more.
+    /// Reports that an evicted Workload or Job no longer runs.
     async fn end_later(self, name: String) -> Result<()> {
         let done = match self.work {
             Work::Workloads => self.release(&name).await,

@@ -1,4 +1,4 @@
-//! What is made, how its state is read, and how it ends: Workloads, or Jobs whose controller the race plays.
+//! The objects of the load, how their state is read, and how they end: Workloads, or Jobs whose controller the race plays.
 
 use kube::Client;
 use kube::api::{Api, DynamicObject};
@@ -9,12 +9,12 @@ use crate::workloads;
 
 const WORKLOAD: &str = "kueue.x-k8s.io/v1beta2";
 
-/// What an object says of itself.
+/// The state of an object.
 pub(super) struct Seen {
     /// Since when it is admitted, or runs.
     pub runs_since: Option<String>,
     pub evicted: bool,
-    /// Whether the manager waits until its client, or its controller, says that nothing runs any more.
+    /// Whether the manager waits until its client, or its controller, reports that nothing runs any more.
     pub holds: bool,
     pub finished: bool,
 }
@@ -30,7 +30,7 @@ pub(super) fn api(work: Work, client: &Client) -> Api<DynamicObject> {
     }
 }
 
-/// One of a class.
+/// An object of a class.
 pub(super) fn of(work: Work, name: &str, queue: &str, class: &Class) -> Value {
     let requests = json!({"cpu": class.cpu.to_string()});
     let container = json!({"name": "c", "image": "race", "resources": {"requests": requests}});
@@ -105,7 +105,7 @@ pub(super) fn stopped(name: &str) -> Value {
     })
 }
 
-/// The status of one that has ended, which was admitted at that time.
+/// The status of an ended object that was admitted at that time.
 pub(super) fn end(work: Work, name: &str, since: &str) -> Value {
     match work {
         Work::Workloads => {

@@ -1,4 +1,4 @@
-//! What a race is about: queues, classes, what is made, and how many.
+//! The plan of a race: queues, classes, kinds of objects and their number.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub struct Class {
     /// Processors.
     pub(super) cpu: u32,
     pub(super) priority: i32,
-    /// How long one runs.
+    /// The run time of one.
     pub(super) run: Duration,
-    /// One is made in each queue in this interval.
+    /// One is created in each queue per interval.
     pub(super) interval: Duration,
 }
 
@@ -28,7 +28,7 @@ pub const CLASSES: [Class; 3] = [
     Class { name: "large", share: 50, cpu: 20, priority: 200, run: millis(1_000), interval: millis(1_200) },
 ];
 
-/// Small work fills a queue for as long as there is any, and each of the others takes its place from it.
+/// Small jobs fill a queue as long as there are any, and the others preempt them.
 pub const PREEMPTING: [Class; 3] = [
     Class { name: "small", share: 200, cpu: 4, priority: 50, run: millis(3_000), interval: millis(100) },
     Class { name: "medium", share: 150, cpu: 10, priority: 100, run: millis(500), interval: millis(1_500) },
@@ -47,7 +47,7 @@ const fn millis(number: u64) -> Duration {
     Duration::from_millis(number)
 }
 
-/// What is made.
+/// The kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Workloads without jobs, as Kueue's harness makes them.
@@ -65,11 +65,11 @@ pub struct Race {
     pub queues_per_cohort: usize,
     /// Processors of each ClusterQueue; it may borrow five times as much.
     pub quota: u32,
-    /// What is made in each queue.
+    /// The classes in each queue.
     pub classes: &'static [Class],
-    /// How much of it in each queue; of each class as many as its share, at least one.
+    /// The number per queue; of each class as many as its share, at least one.
     pub per_queue: usize,
-    /// What is made.
+    /// The kind of objects.
     pub work: Work,
     /// A command that starts the manager, for `sh -c`, with `KUBECONFIG` and `RACE_CONFIG` in its environment; the built Sluice if there is none.
     pub manager: Option<String>,

@@ -1,7 +1,7 @@
 //! The case file: format `kueue-core-bench/v1`.
 //!
-//! A case describes one deterministic experiment on the admission core: the objects, the loop's parameters and the
-//! expected outcome. Unknown fields are errors, so that a parameter is never silently ignored.
+//! A case describes one deterministic experiment on the admission core: the objects, the loop's parameters and the expected outcome. Unknown fields
+//! are errors, so that no parameter is silently ignored.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub struct Case {
     pub schema: String,
     /// The case's name; also the stem of its golden file.
     pub name: String,
-    /// What the case is for, in words.
+    /// The purpose of the case, in words.
     #[serde(default)]
     #[expect(dead_code, reason = "part of the format, for people")]
     pub purpose: String,
     /// Whether fair sharing is on (both preemption strategies, in the reference's order).
     #[serde(default)]
     pub fair_sharing: bool,
-    /// The name of the resource flavor, where there is only one.
+    /// The name of the resource flavor, if there is only one.
     #[serde(default = "default_flavor")]
     pub flavor: String,
     /// The nodes, by topology; the flavor is then named `tas`.
@@ -39,7 +39,7 @@ pub struct Case {
     pub workloads: Vec<Class>,
     /// Upper bound of the loop; the number of snapshots when `snapshotOnly`.
     pub max_cycles: u64,
-    /// One snapshot is timed every so many cycles; 0 or absent: never.
+    /// How many cycles lie between two timed snapshots; 0 or absent: no snapshots.
     #[serde(default)]
     pub snapshot_every: u64,
     /// Take snapshots only.
@@ -48,7 +48,7 @@ pub struct Case {
     /// Overrides of feature gates.
     #[serde(default)]
     pub feature_gates: BTreeMap<String, bool>,
-    /// What must come out; a case without it is run and reported only.
+    /// The expected outcome; a case without it is run and reported only.
     pub expected: Option<Expected>,
 }
 
@@ -68,19 +68,19 @@ pub struct Cohorts {
     pub fair_weights: Vec<Text>,
 }
 
-/// The ClusterQueues, all alike but for their weights.
+/// The ClusterQueues, equal except for their weights.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterQueues {
     /// Queues per leaf cohort (or in all, without cohorts).
     pub per_cohort: usize,
-    /// Quota per resource, of the one flavor.
+    /// Quota per resource, of the only flavor.
     #[serde(default)]
     pub quota: BTreeMap<String, Quota>,
     /// Ours, instead of `quota`: several resource groups, or several flavors.
     #[serde(default)]
     pub resource_groups: Vec<Group>,
-    /// Ours: `flavorFungibility`; the values' names are those of the API.
+    /// Sluice's extension: `flavorFungibility`; the values' names are those of the API.
     #[serde(default)]
     pub flavor_fungibility: FlavorFungibility,
     /// `reclaimWithinCohort`.
@@ -172,7 +172,7 @@ pub struct Class {
     /// `spec.priority`.
     #[serde(default)]
     pub priority: i32,
-    /// Pods in the one pod set.
+    /// Pods in the only pod set.
     pub pods: i64,
     /// Ours: `minCount` of the pod set, for partial admission.
     pub min_pods: Option<i64>,
@@ -189,7 +189,7 @@ pub struct Class {
     pub arrival_cycle: u64,
     /// Restricts the class to some queues of each cohort.
     pub cq_filter: Option<CqFilter>,
-    /// What its pod set asks of the topology.
+    /// The topology request of its pod set.
     pub topology: Option<ClassTopology>,
 }
 
@@ -201,7 +201,7 @@ pub struct Topology {
     pub name: String,
     /// From the highest to the lowest, which is the node.
     pub levels: Vec<Level>,
-    /// What the flavor selects; on every node.
+    /// The flavor's node labels; on every node.
     #[serde(default)]
     pub node_labels: BTreeMap<String, String>,
     /// `status.allocatable` of every node.
@@ -220,13 +220,13 @@ pub struct Level {
     pub count: usize,
 }
 
-/// What a pod set asks of the topology.
+/// The topology request of a pod set.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClassTopology {
     /// `required`, `preferred`, `unconstrained` or `slice`.
     pub mode: String,
-    /// The level, but for `unconstrained`.
+    /// The level, except for `unconstrained`.
     pub level: Option<String>,
     /// Pods in a slice.
     pub slice_size: Option<i64>,
@@ -249,9 +249,9 @@ pub struct CqFilter {
 pub struct Expected {
     /// Non-idle cycles.
     pub cycles: u64,
-    /// Cycles in which nothing waited in an active heap.
+    /// Cycles without a waiting Workload in an active heap.
     pub idle_cycles: u64,
-    /// Admissions, repeated ones included.
+    /// Admissions, including repeated ones.
     pub admissions: u64,
     /// Workloads ever admitted.
     pub distinct_admitted: u64,
@@ -300,7 +300,7 @@ impl Case {
     /// Reads and checks one case.
     ///
     /// # Errors
-    /// A malformed document, a foreign schema, or a parameter of a capability that the core does not have.
+    /// If the document is malformed, has another schema, or a parameter of a feature that the core does not have.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let case: Self = serde_saphyr::from_str(text)?;
         anyhow::ensure!(case.schema == SCHEMA, "schema is {:?}, expected {SCHEMA:?}", case.schema);

@@ -35,9 +35,9 @@ pub struct Args {
 pub struct Mismatch {
     /// The name of the count or digest.
     what: String,
-    /// What the case says.
+    /// The expected value.
     expected: String,
-    /// What came out.
+    /// The actual value.
     got: String,
     /// The first differing line, when a golden file is beside the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct CaseResult {
     pub name: String,
     /// Whether everything that the case expects came out.
     pub matches: bool,
-    /// What did not.
+    /// The differences.
     pub mismatches: Vec<Mismatch>,
     /// The counts.
     pub counts: BTreeMap<String, u64>,
@@ -63,7 +63,7 @@ pub struct CaseResult {
     pub figures: Figures,
 }
 
-/// What a run took. Times in microseconds; those of cycles and events are CPU time.
+/// The measurements of a run. Times in microseconds; those of cycles and events are CPU time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Figures {
     /// Admissions per second of cycle time.
@@ -80,7 +80,7 @@ pub struct Figures {
     pub allocations_per_admission: f64,
     /// Time in events between cycles, per event.
     pub event_us: f64,
-    /// Median of one snapshot; 0 when none was taken.
+    /// Median of one snapshot; 0 without snapshots.
     pub snapshot_p50_us: f64,
     /// Peak resident memory of the process in MiB.
     pub peak_rss_mib: f64,
@@ -90,7 +90,7 @@ pub struct Figures {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut results = Vec::new();
     for file in &args.files {
-        // A process of its own for each, so that peak memory and the state of the allocator are that of one case.
+        // Each case has a process of its own, so that peak memory and the state of the allocator are those of one case.
         let result = if args.files.len() == 1 { run_file(file) } else { run_apart(file) };
         let result = result.with_context(|| format!("case {}", file.display()))?;
         if !args.json {
@@ -182,7 +182,7 @@ fn compare(mismatches: &mut Vec<Mismatch>, what: &str, expected: &str, got: &str
     }
 }
 
-/// The first event in which the outcome leaves the golden sequence, earliest cycle first.
+/// The first event in which the outcome differs from the golden sequence, earliest cycle first.
 fn golden_difference(
     file: &Path,
     name: &str,
@@ -282,7 +282,7 @@ fn print_result(result: &CaseResult) {
 mod tests {
     use super::*;
 
-    /// A changed decision, or more work for the same ones, is noticed without a release build.
+    /// Detects a changed decision, or more work for the same ones, without a release build.
     fn check(name: &str) {
         let (budgets, folder) = crate::bench::budgets().unwrap();
         let result = run_file(&folder.join(format!("{name}.yaml"))).unwrap();
@@ -330,7 +330,7 @@ mod tests {
         two_resources: "two-resources",
     }
 
-    /// Our gate that ends loops of preemption: no case of Kueue's has such a loop, so it changes none of them.
+    /// Sluice's gate against preemption loops: none of Kueue's cases has such a loop, so it changes none of them.
     #[test]
     fn the_loop_guard_leaves_the_cases_as_they_are() {
         let (_, folder) = crate::bench::budgets().unwrap();

@@ -14,7 +14,7 @@ use super::world::World;
 /// Non-idle cycles without any progress after which a case counts as stalled.
 const STALLED_AFTER: u64 = 200;
 
-/// What a run gave.
+/// The result of a run.
 pub struct RunResult {
     /// Counts by the names of `expected`.
     pub counts: BTreeMap<&'static str, u64>,
@@ -66,7 +66,7 @@ struct Loop<'a> {
 /// Runs one case.
 ///
 /// # Errors
-/// A quantity, policy or gate in the case that the core does not know.
+/// If the case has a quantity, policy or gate that the core does not know.
 pub fn run(case: &Case) -> anyhow::Result<(RunResult, Vec<String>)> {
     let (cohorts, leaves) = plan::cohorts(case);
     let queues: Vec<PlannedQueue> = plan::queues(case, &leaves);
@@ -272,7 +272,7 @@ impl Loop<'_> {
         Ok(!admitted.is_empty() || !evicted.is_empty())
     }
 
-    /// Step 4: workloads whose run time is over leave, in key order.
+    /// Step 4: removes workloads whose run time has passed, in key order.
     fn finish(&mut self, n: u64, now: Time) -> bool {
         let Some(due) = self.finishing.remove(&n) else { return false };
         for (_, seq) in due {

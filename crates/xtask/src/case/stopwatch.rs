@@ -1,7 +1,7 @@
-//! CPU time of this thread: what a piece of work costs, whatever else the machine does meanwhile.
+//! CPU time of this thread: the cost of some work, independent of the machine's other load.
 //!
-//! It is what the figures of Kueue's core are, too (CPU time of its process in cycles). The core has one thread and never
-//! waits, so that on an idle machine it equals the time on the clock.
+//! The figures of Kueue's core are CPU time as well (of its process in cycles). The core has one thread and never waits, so on an idle machine CPU
+//! time equals wall-clock time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The nodes of a case, and what its pod sets ask of them.
+//! The nodes of a case, and the topology requests of its pod sets.
 
 use anyhow::{Context as _, bail};
 use sluice_core::{Name, NodeSpec, RequestedLevel, Scheduler, SliceLayer, TopologyRequest, TopologySpec};
@@ -51,7 +51,7 @@ fn domains(topology: &Topology) -> Vec<Vec<String>> {
     all
 }
 
-/// What a class asks of the topology.
+/// The topology request of a class.
 pub fn request(class: &ClassTopology) -> anyhow::Result<TopologyRequest> {
     let level = || class.level.as_deref().map(Name::from).context("the topology request names no level");
     let plain = |level| TopologyRequest { level, slices: Vec::new() };

@@ -1,4 +1,4 @@
-//! Turns a case's plan into the specs that the core is fed with.
+//! Converts a case's plan to the specs that the core receives.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct World<'a> {
     queue_names: Vec<Name>,
     /// Requests per pod, by class.
     requests: Vec<Vec<(Name, Amount)>>,
-    /// What its pod set asks of the topology, by class.
+    /// The topology request of each class's pod set.
     topology: Vec<Option<TopologyRequest>>,
 }
 
@@ -153,7 +153,7 @@ impl<'a> World<'a> {
         format!("{}/{class}-{:05}", self.queue_names[workload.queue], workload.number)
     }
 
-    /// What a workload requests in all.
+    /// The total requests of a workload.
     pub fn total(&self, workload: PlannedWorkload) -> impl Iterator<Item = (&str, Amount)> {
         let pods = self.class(workload).pods;
         self.requests[workload.class]
@@ -339,7 +339,7 @@ fn fungibility(case: &Case) -> anyhow::Result<Fungibility> {
 
 /// Upstream's default gates with the case's overrides.
 fn gates(case: &Case) -> anyhow::Result<Gates> {
-    // Kueue has no such gates: a case is about Kueue's rules, the loops that they allow included.
+    // Kueue has no such gates: a case tests Kueue's rules, including the loops that they allow.
     let mut gates = Gates {
         admit_only_free_quota: false,
         preemption_loop_guard: false,

@@ -1,5 +1,5 @@
-//! `KEEP=1`: the cluster lives on after the demo. A process in the background takes it over: it runs the stand-in for the cluster
-//! autoscaler, and stops everything on its command.
+//! `KEEP=1`: the cluster outlives the demo. A process in the background takes it over: it runs the stand-in for the cluster autoscaler, and stops
+//! everything on command.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -30,7 +30,7 @@ fn ready_file(folder: &Path) -> PathBuf {
     folder.join("kept")
 }
 
-/// Starts the keeper, waits until it is in charge, and lets go of everything here.
+/// Starts the keeper, waits until it is in charge, and releases everything here.
 pub async fn hand_over(stage: Stage) -> Result<()> {
     let Stage { manager, jobset, autoscaler, plane } = stage;
     let folder = plane.folder().to_path_buf();

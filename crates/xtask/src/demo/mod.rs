@@ -32,7 +32,7 @@ pub struct Args {
     keep: bool,
 }
 
-/// Plays the demo until it is over or interrupted; either way nothing is left behind, unless it is to be kept.
+/// Plays the demo until it ends or is interrupted. Nothing is left behind, unless the cluster must be kept.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = assets::workspace().join("examples").join(&args.example);
     if !folder.is_dir() {

@@ -1,4 +1,4 @@
-//! What the table shows, read off the API objects alone.
+//! The rows of the table, read from the API objects alone.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ pub async fn rows(client: &Client) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What a queue is ordered by: priority, then the time of the last eviction or of creation.
+/// The order of a queue: priority, then the time of the last eviction or of creation.
 fn order(workload: &DynamicObject) -> (i64, String, String) {
     let priority = workload.data.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
     let evicted = condition(workload, "Evicted").filter(|one| one["status"] == "True");

@@ -1,4 +1,4 @@
-//! The live table. On a terminal it is drawn anew in place; elsewhere each row is printed when it changes.
+//! The live table. On a terminal it is redrawn in place; elsewhere each row is printed when it changes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,11 +15,11 @@ use super::rows::{Row, TITLES, rows};
 const PERIOD: Duration = Duration::from_millis(250);
 /// The longest line of a reason on a terminal, which is drawn below its row so that the table fits into 100 columns.
 const REASON_WIDTH: usize = 92;
-/// What a reason's lines begin with.
+/// The indentation of a reason's lines.
 const INDENT: &str = "      ";
 /// The widest a column may be on a terminal.
 const WIDEST: usize = 30;
-/// The columns' widths where rows are printed one by one.
+/// The columns' widths if rows are printed one by one.
 const LOG_WIDTHS: [usize; 7] = [26, 18, 16, 8, 8, 20, 0];
 
 /// The table and what it has seen.
@@ -124,7 +124,7 @@ impl Table {
             }
             self.drawn += 1 + below.len();
         }
-        // What was longer before.
+        // Clears the lines of a longer frame before.
         screen.push_str("\x1b[J");
         let mut out = std::io::stdout().lock();
         // A closed terminal ends the demo by a signal, not here.

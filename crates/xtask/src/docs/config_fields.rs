@@ -1,4 +1,4 @@
-//! The fields of the configuration file, read off its types and their doc comments.
+//! The fields of the configuration file, from its types and their doc comments.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! `cargo xtask docs`: the book in `docs`. Writes its generated tables, and checks what it says: links and anchors, paths of the repository, and
-//! that every reason and event of the code has its entry.
+//! `cargo xtask docs`: the book in `docs`. Writes its generated tables, and checks its content: links and anchors, paths of the repository, and that
+//! every reason and event of the code has an entry.
 
 mod book;
 mod config_fields;
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the book with the program in `MDBOOK`, else the one in the `PATH`. What it warns of is a page that does not show what it says.
+/// Builds the book with the program in `MDBOOK`, else the one in the `PATH`. A warning means that a page does not show its content as intended.
 fn build(root: &Path) -> Result<()> {
     let program = std::env::var_os("MDBOOK").unwrap_or_else(|| "mdbook".into());
     let output = Command::new(&program).arg("build").arg(root.join("docs")).output();
@@ -81,7 +81,7 @@ mod tests {
     use super::warns;
 
     #[test]
-    fn warnings_of_mdbook_are_told_from_the_rest() {
+    fn warnings_of_mdbook_are_distinguished_from_the_rest() {
         assert!(warns(" WARN unclosed HTML tag `<kind>` found in `a.md`") && warns("ERROR no such file"));
         assert!(!warns(" INFO HTML book written to `target/book`, WARN") && !warns(""));
     }

@@ -1,4 +1,4 @@
-//! Where the jobs of each kind have their pod templates, and how many pods there are of each, as the descriptors say it.
+//! Where jobs of each kind have their pod templates, and how many pods there are of each, according to the descriptors.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
-//! Every reason of a condition and of an event that the code gives has its entry in Troubleshooting, and no entry names one that is not there.
+//! Every reason of a condition or event in the code has an entry in Troubleshooting, and every entry has a reason in the code.
 //!
-//! Reasons are words in capitals and small letters, as in `QuotaReserved`. Such a literal in the files below is taken for one, unless it is in
-//! [`OTHERS`]: so a new reason cannot be forgotten.
+//! Reasons are words in CamelCase, as in `QuotaReserved`. Each such literal in the files below counts as a reason, unless it is in [`OTHERS`], so new
+//! reasons cannot be forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -82,7 +82,7 @@ const OTHERS: &[&str] = &[
     "IdenticalPodTemplates",
     "IdenticalWorkloadSchedulingRequirements",
 ];
-/// Of those, the ones that are reasons of Kueue's conditions as well.
+/// Those of them that are also reasons of Kueue's conditions.
 const BOTH: &[&str] = &["AdmissionCheck"];
 
 /// An entry for reasons that are put together of a beginning and another reason.

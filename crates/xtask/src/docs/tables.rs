@@ -1,4 +1,4 @@
-//! The tables of the book that come from the code. They stand between `<!-- generated: NAME -->` and `<!-- end of generated -->`.
+//! The book's tables that are generated from code. They stand between `<!-- generated: NAME -->` and `<!-- end of generated -->`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -185,7 +185,7 @@ fn labels(source: &str) -> Result<String> {
                     lines.next().and_then(|next| next.split('"').nth(1)).with_context(|| line.to_owned())?
                 }
             };
-            // What stands before the first section is no key of its own.
+            // Text before the first section does not belong to a key.
             if !text.is_empty() {
                 let _ = writeln!(text, "| `{value}` | {} |", cell(&without_citations(&doc)));
             }

@@ -1,4 +1,4 @@
-//! One object of each kind that the largest world does not begin with.
+//! One object of each kind that the largest world lacks at its beginning.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub fn urgent(workload: Object) -> Object {
     Object::Workload(workload)
 }
 
-/// Each with its name in the table; what belongs to a queue belongs to the one of this number.
+/// Inputs, each with its name in the table; those that belong to a queue belong to the one of this number.
 pub fn of_other_kinds(queue: usize) -> Vec<(&'static str, Input)> {
     let here = namespace(queue);
     let named = |name: &str| metadata(name, Some(&here));

@@ -1,4 +1,4 @@
-//! What a race may take at most, in `tests/performance/budgets.toml`.
+//! The budgets of races, in `tests/performance/budgets.toml`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use sluice_testkit::race::Figures;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// Status writes per Workload, without those of evictions and the way back.
+    /// Status writes per Workload, without those of evictions and requeueing.
     status_writes: f64,
     /// Status writes of all queues, per second.
     queue_writes_per_second: f64,
@@ -19,7 +19,7 @@ pub struct Budget {
     events: f64,
     /// Writes that were refused as conflicts, per Workload.
     conflicts: f64,
-    /// Writes on Workloads themselves and on Jobs, per Workload, without those of evictions and the way back.
+    /// Writes on Workloads themselves and on Jobs, per Workload, without those of evictions and requeueing.
     object_writes: f64,
     /// All writes but events, per Workload.
     own_writes: Option<f64>,
@@ -27,14 +27,14 @@ pub struct Budget {
     all_writes: Option<f64>,
 }
 
-/// What the file has of races.
+/// The races' part of the file.
 #[derive(Deserialize)]
 struct Budgets {
     race: BTreeMap<String, Budget>,
 }
 
 impl Budget {
-    /// That of a size.
+    /// The budget of a size.
     pub fn of(size: &str) -> anyhow::Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/performance/budgets.toml");
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;

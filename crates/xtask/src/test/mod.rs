@@ -1,11 +1,11 @@
 //! `cargo xtask test`: builds the test programs once, runs them, and says at the end what failed, what CPU time each
 //! took with all that it started, and which ten tests took longest.
 //!
-//! Programs that start control planes wait most of the time, and the others compute; so both sorts run side by side: of the first as many tests at a
-//! time as three for each core, of the others one program at a time. Programs of [`ALONE`] come last and by themselves, because they measure.
+//! Programs that start control planes mostly wait, and the others compute, so both sorts run side by side: three tests per core of the first, and one
+//! program at a time of the others. The programs of [`ALONE`] run last and by themselves, because they measure.
 //!
-//! One or two failed tests of a program on control planes are run a second time, alone. They stay failed; if they pass then, the report names
-//! them `UNSTABLE`: there is a race to be found, in the test or in what it tests.
+//! If one or two tests of a program on control planes fail, they run a second time, alone. They remain failures; if they pass then, the report calls
+//! them `UNSTABLE`: there is a race, in the test or in the tested code.
 
 mod cpu;
 mod plan;
@@ -25,7 +25,7 @@ use report::Report;
 
 /// The package whose programs start control planes.
 const ON_PLANES: &str = "sluice-tests";
-/// What measures needs the machine to itself.
+/// Programs that measure need the machine exclusively.
 const ALONE: [&str; 1] = ["load"];
 /// The programs that `--quick` leaves out besides those on control planes, because each takes minutes.
 const SLOW: [(&str, &str); 3] =
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a thread came to.
+/// The result of a thread.
 fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

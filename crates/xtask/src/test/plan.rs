@@ -1,4 +1,4 @@
-//! Which test programs there are, and how each is run.
+//! The test programs, and how each is run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,11 +30,11 @@ const PARTS: [(&str, Option<&str>, usize); 9] = [
 pub struct Program {
     /// The package, such as `sluice-core`.
     pub package: String,
-    /// The name of the target, such as `rules`; that of a library's unit tests is the library's.
+    /// The name of the target, such as `rules`; for a library's unit tests the library's name.
     pub target: String,
     /// Where it was built.
     pub path: PathBuf,
-    /// The folder of the package, in which cargo would run it.
+    /// The folder of the package, in which cargo would run the program.
     pub folder: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl Program {
         self.package == ON_PLANES && self.target != ON_PLANES.replace('-', "_")
     }
 
-    /// Whether nothing else may run beside it.
+    /// Whether the program must run alone.
     pub fn is_alone(&self) -> bool {
         self.is_on_planes() && ALONE.contains(&self.target.as_str())
     }
@@ -87,14 +87,14 @@ impl Program {
     }
 }
 
-/// What of a program runs at a time.
+/// The tests of a program that run as one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
     /// The program.
     pub program: &'a Program,
-    /// What the names of its tests begin with; without one, all names.
+    /// The prefix of its tests; without it, all tests.
     pub group: Option<&'static str>,
-    /// But for these.
+    /// Prefixes that are excluded.
     pub without: Vec<&'static str>,
     /// How many of its tests run at a time.
     pub threads: usize,
@@ -131,7 +131,7 @@ pub fn build(root: &Path, quick: bool) -> Result<Vec<Program>> {
     Ok(programs.collect())
 }
 
-/// The integration tests that `--quick` runs. A name that stands for a slow one, too, is left out.
+/// The integration tests that `--quick` runs. A name that also names a slow one is left out.
 fn quick_targets(root: &Path) -> Result<BTreeSet<String>> {
     let metadata =
         cargo_output(root, &["metadata", "--no-deps", "--locked", "--format-version=1"].map(str::to_owned))?;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn test_programs_are_told_from_what_else_cargo_builds() {
+    fn test_programs_are_distinguished_from_what_else_cargo_builds() {
         let rules = program(&message("crates/core#sluice-core", "rules", true)).unwrap();
         assert_eq!((rules.package.as_str(), rules.target.as_str()), ("sluice-core", "rules"));
         assert_eq!(rules.folder, Path::new("/src/crates/core"));

@@ -1,4 +1,4 @@
-//! What came of the tests, as text.
+//! The results of the tests, as text.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::plan::Part;
 use super::{cpu, run};
 
-/// If more tests of a program fail, none of them is run a second time: that is no coincidence.
+/// If more tests of a program fail, none of them is repeated: that is no coincidence.
 const MOST_SECOND_ATTEMPTS: usize = 2;
 
 /// How many of the slowest tests are named.
@@ -21,9 +21,9 @@ pub struct ProgramResult {
     name: String,
     /// Name and time of each test.
     tests: Vec<(String, Duration)>,
-    /// What failed tests said, and the list of their names.
+    /// The output of failed tests, and the list of their names.
     failures: String,
-    /// The names of those that failed.
+    /// The names of the failed tests.
     failed: Vec<String>,
     /// The names of failed tests that passed when they were run again, alone.
     second: Vec<String>,
@@ -68,7 +68,7 @@ impl ProgramResult {
     pub fn end(&mut self, good: bool, took: Duration, errors: &str) {
         (self.good, self.took) = (good, took);
         if !good && self.result.is_empty() {
-            // It died: no result says how many tests it took along.
+            // The program died: no result says how many tests were lost.
             self.failures.push_str(errors);
             "test result: FAILED. 0 passed; 1 failed; 0 ignored; the program died"
                 .clone_into(&mut self.result);
@@ -99,7 +99,7 @@ impl ProgramResult {
     }
 }
 
-/// What came of all programs.
+/// The results of all programs.
 #[derive(Debug, Default)]
 pub struct Report {
     outcomes: Vec<ProgramResult>,

@@ -1,4 +1,4 @@
-//! Running test programs, and reading what they print.
+//! Runs test programs, and parses their output.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::joined;
 use super::plan::{Part, Program};
 use super::report::{ProgramResult, Report};
 
-/// Runs these programs, in their parts, with so many tests at a time in all of them together. The first of the parts begin first.
+/// Runs these programs, in their parts, with this many tests at a time in total. The first parts begin first.
 pub fn all(programs: &[Program], places: usize, filter: &str, report: &Mutex<Report>) -> Result<()> {
     let mut parts: Vec<_> = programs.iter().flat_map(|program| program.parts(!filter.is_empty())).collect();
     parts.sort_by_key(Part::rank);
@@ -45,7 +45,7 @@ fn with_second_attempt(part: &Part<'_>, filter: &str, report: &Mutex<Report>) ->
             outcome.passed_alone(test);
         }
     }
-    // In one piece: others print, too.
+    // Printed in one piece, since other threads print, too.
     let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
     print!("{}", outcome.text());
     report.add(outcome);
@@ -68,7 +68,7 @@ fn one(part: &Part<'_>, filter: &[&str]) -> Result<ProgramResult> {
     command.arg(format!("--test-threads={}", part.threads));
     command.args(part.group).args(part.without.iter().flat_map(|group| ["--skip", group]));
     command.args(filter.iter().filter(|part| !part.is_empty()));
-    // Only with these options the built-in runner shows how long each test took; the compiler is the stable one.
+    // Only with these options the built-in runner shows the duration of each test; the compiler is the stable one.
     command.env("RUSTC_BOOTSTRAP", "1");
     if std::env::var_os("SLUICE_BIN").is_none() {
         let built = program.path.ancestors().nth(2).map(|profile| profile.join("sluice"));
@@ -83,7 +83,7 @@ fn one(part: &Part<'_>, filter: &[&str]) -> Result<ProgramResult> {
     let stderr = child.stderr.take().context("no standard error")?;
     let errors = std::thread::spawn(move || {
         let mut text = Vec::new();
-        // What cannot be read is not shown; the exit code says what happened.
+        // Unreadable output is not shown; the exit code has the result.
         let _ = BufReader::new(stderr).read_to_end(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     });

@@ -1,8 +1,8 @@
 //! Which crates have to be checked alone.
 //!
-//! Together, all crates are compiled with the features that any of them wants, so a crate that forgot to ask for one compiles all the same. Checked
-//! alone, it is compiled with those that its own manifest asks for. If that makes no difference to the crate itself and to what it depends on
-//! directly, then the build of the workspace has proven as much, and the check would only compile everything below it once more.
+//! In a build of the workspace each crate gets the features that any crate wants, so a crate that forgot a feature compiles. Checked alone, it is
+//! compiled with the features of its own manifest. If that makes no difference to the crate and its direct dependencies, the workspace build has
+//! proven the same, and the check would only compile everything below it again.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn tree(root: &Path, chosen: &[&str]) -> Result<String> {
     output(root, "cargo", &args)
 }
 
-/// Whether a tree of one crate is among those that an empty line separates.
+/// Whether a crate's tree is one of the trees, which empty lines separate.
 fn is_part(alone: &str, together: &str) -> bool {
     together.split("\n\n").any(|tree| tree.trim() == alone.trim())
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crate_with_the_same_features_alone_is_told_from_one_with_others() {
+    fn a_crate_with_the_same_features_alone_is_distinguished_from_one_with_others() {
         let together =
             "0a v1 []\n1kube v5 [client,derive]\n\n0b v1 []\n1kube v5 [client,derive]\n1tokio v1 []\n";
         assert!(is_part("0b v1 []\n1kube v5 [client,derive]\n1tokio v1 []\n", together));

@@ -1,4 +1,4 @@
-//! Circles: files of one crate that import one another. Such files can only be read, changed and tested together.
+//! Circles: files of one crate that import each other. Such files can only be read, changed and tested together.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +17,7 @@ const LIMITS: [(&str, usize); 9] = [
     ("xtask", 5),
 ];
 
-/// Findings for every circle that is too large, and for every limit that is not needed any more.
+/// Findings for every circle that is too large, and for every limit that is no longer needed.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     check_with(files, &LIMITS)
 }
@@ -51,7 +51,7 @@ fn check_with(files: &BTreeMap<String, String>, limits: &[(&str, usize)]) -> Vec
     findings
 }
 
-/// The name of the crate of which a file is the root.
+/// The name of the crate whose root a file is.
 fn crate_of(path: &str) -> Option<&str> {
     let (krate, file) = path.strip_prefix("crates/")?.split_once('/')?;
     matches!(file, "src/lib.rs" | "src/main.rs").then_some(krate)
@@ -69,7 +69,7 @@ fn reachable<'a>(imports: &Imports<'a>, from: &str) -> BTreeSet<&'a str> {
     found
 }
 
-/// The largest sets of files in which each can be reached from each.
+/// The largest sets of files in which each file reaches each other one.
 fn circles<'a>(imports: &Imports<'a>) -> Vec<BTreeSet<&'a str>> {
     let reach: BTreeMap<&'a str, BTreeSet<&'a str>> =
         imports.keys().map(|&file| (file, reachable(imports, file))).collect();

@@ -1,4 +1,4 @@
-//! What is said about feature gates is true: those that are called without effect are obeyed nowhere.
+//! Feature gates that are documented as without effect have no effect.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const ASKED: [(&str, &str); 2] = [
     ("KueueDRAIntegration", "pods with resource claims are refused without the gate, as in Kueue"),
 ];
 
-/// A finding for each gate that is called without effect and has one, and for exceptions that are none any more.
+/// A finding for each gate that is documented as without effect and has one, and for outdated exceptions.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let code = files.iter().filter(|(path, _)| ships(path) && !path.starts_with("crates/api/src/gates"));
     let code: Vec<_> = code.map(|(path, text)| (path, shipped(text))).collect();

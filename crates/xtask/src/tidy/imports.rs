@@ -1,7 +1,7 @@
 //! Which file of a crate imports which other one.
 //!
-//! File A imports file B when a path in A, in a `use` or in the code, names something that B defines. Names that a module only hands on
-//! (`pub use`) count for the file that defines them. That a file declares another one as its module is no import. Tests do not count.
+//! File A imports file B if a path in A, in a `use` or in the code, names an item that B defines. Names that a module only re-exports (`pub use`)
+//! count for the file that defines them. Declaring a file as a module is not an import. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ type Path<'a> = Vec<&'a str>;
 /// One file.
 struct Module<'a> {
     file: &'a str,
-    /// What it declares.
+    /// The names that it declares.
     names: BTreeSet<&'a str>,
     /// Modules that are files of their own.
     children: BTreeSet<&'a str>,
@@ -32,7 +32,7 @@ struct Use<'a> {
     path: Path<'a>,
     /// Its name here; `*` for all names.
     name: &'a str,
-    /// It is handed on to other modules.
+    /// Whether it is re-exported.
     public: bool,
 }
 
@@ -90,12 +90,12 @@ impl<'a> Module<'a> {
     fn read(&mut self, tokens: &[Token<'a>]) {
         let mut at = 0;
         let mut public = false;
-        // Braces of modules inside the file, in which `super` is one level less.
+        // The braces of inline modules, in which `super` is one level less.
         let (mut depth, mut inline) = (0_usize, Vec::new());
         while let Some(&token) = tokens.get(at) {
             let next = tokens.get(at + 1).copied();
             match token {
-                // Not the `use<'a>` of a type.
+                // The precise capture `use<'a>` of a type is not an import.
                 Token::Word("use") if next != Some(Token::Sign('<')) => {
                     let mut found = Vec::new();
                     at += 1 + tree(&tokens[at + 1..], &[], &mut found);
@@ -211,7 +211,7 @@ fn without_inline(mut path: Path<'_>, levels: usize) -> Path<'_> {
 /// All modules of a crate.
 struct Crate<'a>(BTreeMap<Path<'a>, Module<'a>>);
 
-/// What a path leads to.
+/// The target of a path.
 enum Target<'a> {
     /// Something that this file defines.
     Item(&'a str),
@@ -271,7 +271,7 @@ impl<'a> Crate<'a> {
         self.0[at].children.contains(first).then(|| joined(at, path))
     }
 
-    /// What a path from the root leads to, through at most a few modules that hand a name on.
+    /// The target of a path from the root, through at most a few re-exporting modules.
     fn resolve(&self, path: &[&'a str], hops: usize) -> Option<Target<'a>> {
         let inside = (0..=path.len()).rev().find(|&length| self.0.contains_key(&path[..length]))?;
         let (at, rest) = path.split_at(inside);
@@ -282,7 +282,7 @@ impl<'a> Crate<'a> {
         }
         let at = at.to_vec();
         if let Some(import) = module.imports.iter().find(|import| import.name == *name) {
-            // What is handed on from another crate is no file of this one.
+            // A re-export from another crate is not a file of this one.
             let target = self.absolute(&at, &import.path)?;
             return self.resolve(&joined(&target, &rest[1..]), hops + 1);
         }
@@ -301,7 +301,7 @@ impl<'a> Crate<'a> {
 mod tests {
     use super::*;
 
-    /// What `src/a.rs` imports, beside files that each define a type of their name.
+    /// The imports of `src/a.rs`, beside files that each define a type of their name.
     fn of_a(text: &str) -> Vec<String> {
         let file = |path: &str, text: &str| (format!("src/{path}"), text.to_owned());
         let files = BTreeMap::from([

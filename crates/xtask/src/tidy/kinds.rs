@@ -1,5 +1,5 @@
-//! Job kinds are data: no shipped code names one, or a label that its controller gives to pods, but the table that lists them and the folder of its
-//! adapter, or where it is about that one alone.
+//! Job kinds are data: shipped code does not name a kind, or a label that its controller sets on pods, except in the table of kinds, the folder of
+//! its adapter, and code that is only about that kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ const DESCRIPTOR: &str = "descriptor.rs";
 /// By this line the formatter finds a descriptor. The compiler skips it.
 const FOR_THE_FORMATTER: &str = "#[cfg(rustfmt)]\nmod descriptor;\n";
 
-/// What does not ship.
+/// Code that does not ship.
 const TEST_ONLY: &str = "crates/testkit/";
 
 /// Where a kind is named besides, and why.
@@ -57,11 +57,11 @@ struct Listed<'a> {
     folder: String,
     /// The file in it with a job of the kind.
     example: String,
-    /// What stands for it as a string: its framework, and its kind where that is no common word.
+    /// Strings that name the kind: its framework, and its kind if that is not a common word.
     literals: Vec<String>,
 }
 
-/// Findings for each kind that is named, and for exceptions that are none any more.
+/// Findings for each named kind, and for outdated exceptions.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let listed = listed(files.get(TABLE).map_or("", String::as_str));
     if listed.len() != JobKind::ALL.len() {
@@ -89,13 +89,13 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     findings
 }
 
-/// Findings for labels and annotations of kinds that are named outside the folders of these, and for exceptions that are none any more.
+/// Findings for labels and annotations of kinds outside the kinds' folders, and for outdated exceptions.
 fn labels(files: &BTreeMap<String, String>, listed: &[Listed<'_>]) -> Vec<String> {
     let mut named: BTreeSet<(&str, String)> = BTreeSet::new();
     // This file lists the exceptions.
     for (path, text) in files.iter().filter(|(path, _)| ships(path) && !path.ends_with("/tidy/kinds.rs")) {
         let shipped = shipped(text);
-        // Of one that several kinds have the descriptors say that, too.
+        // If several kinds have it, their descriptors declare that, too.
         let own: Vec<_> =
             listed.iter().zip(JobKind::ALL).filter(|(kind, _)| is_own(path, kind, files)).collect();
         let quoted = shipped.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
@@ -116,7 +116,7 @@ fn labels(files: &BTreeMap<String, String>, listed: &[Listed<'_>]) -> Vec<String
     new.chain(old).collect()
 }
 
-/// Whether a file is in the folder of a kind, or in that of its family, which its descriptor names.
+/// Whether a file is in the folder of a kind, or of its family, which its descriptor names.
 fn is_own(path: &str, kind: &Listed<'_>, files: &BTreeMap<String, String>) -> bool {
     let family = path.strip_prefix("crates/jobs/src/").and_then(|rest| rest.split('/').next());
     let descriptor = files.get(&format!("{}{DESCRIPTOR}", kind.folder));
@@ -124,7 +124,7 @@ fn is_own(path: &str, kind: &Listed<'_>, files: &BTreeMap<String, String>) -> bo
     path.starts_with(&kind.folder) || family.is_some_and(names)
 }
 
-/// What labels and annotations begin with that the controller of a kind gives to pods and templates.
+/// The prefixes of labels and annotations that the controller of a kind sets on pods and templates.
 fn domains(kind: JobKind) -> impl Iterator<Item = &'static str> {
     let facts = kind.integration();
     let labels = [
@@ -143,7 +143,7 @@ fn domains(kind: JobKind) -> impl Iterator<Item = &'static str> {
     keys.filter_map(|key| key.find('/').map(|slash| &key[..=slash]))
 }
 
-/// Whether a string is such a label or annotation, and neither a version nor the name of a framework or controller.
+/// Whether a string is such a label or annotation, and not a version or the name of a framework or controller.
 fn is_label(key: &str) -> bool {
     let is_name = |kind: JobKind| {
         let facts = kind.integration();
@@ -156,7 +156,7 @@ fn is_label(key: &str) -> bool {
     JobKind::ALL.into_iter().any(begins) && !JobKind::ALL.into_iter().any(is_name)
 }
 
-/// Findings for folders of kinds in which something is missing, and for descriptors that the table does not include.
+/// Findings for folders of kinds with missing parts, and for descriptors that the table does not include.
 fn incomplete(files: &BTreeMap<String, String>, listed: &[Listed<'_>]) -> Vec<String> {
     let mut findings = Vec::new();
     for Listed { name, folder, example, .. } in listed {
@@ -205,7 +205,7 @@ fn listed(table: &str) -> Vec<Listed<'_>> {
         .collect()
 }
 
-/// Whether a file is a part of what ships, but for tests inside it. The table and its descriptors name kinds.
+/// Whether a file ships, except for tests inside it. The table and its descriptors may name kinds.
 pub(super) fn ships(path: &str) -> bool {
     let is_source = path.starts_with("crates/")
         && path.contains("/src/")
@@ -223,7 +223,7 @@ pub(super) fn shipped(text: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Whether a text has one of these strings.
+/// Whether a text contains one of these strings.
 fn is_quoted(text: &str, literals: &[String]) -> bool {
     literals.iter().any(|literal| text.contains(literal.as_str()))
 }

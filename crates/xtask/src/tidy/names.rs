@@ -1,5 +1,4 @@
-//! Names of types and functions: those that are retired as names, although the word itself is plain English, and a name that two types of one crate
-//! have.
+//! Names of types and functions: retired names whose words are plain English otherwise, and names that two types of one crate have.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +18,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Told", "totals, the answer"),
 ];
 
-/// Names of functions that are retired, and what to write instead. A name that ends with an underscore stands for all that begin with it.
+/// Retired names of functions, and their replacements. A name that ends with an underscore stands for all that begin with it.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("told", "reported"),
     ("tell", "report"),
@@ -28,10 +27,10 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("leave", "the name of what it does"),
 ];
 
-/// Names that had been given to several types of one crate.
+/// Names that several types of one crate had before.
 const ONCE: &[&str] = &["Decision", "Entry", "Outcome", "State", "Place", "Displaced"];
 
-/// Findings for each definition with such a name. A crate is what is below `crates/NAME/src/`; programs of tests have names of their own.
+/// Findings for each definition with such a name. A crate is everything below `crates/NAME/src/`; test programs have names of their own.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let (mut findings, mut seen) = (Vec::new(), BTreeMap::new());
     for (path, text) in

@@ -63,6 +63,19 @@ const PHRASES: &[(&str, &str)] = &[
     ("so many at most", "how many at most"),
     ("takes the right to", "you need the right to, or name the user"),
     ("what the engine is told", "the inputs of the engine"),
+    ("is told to", "say what it receives or does"),
+    ("are told to", "say what they receive or do"),
+    ("was told to", "say what it received or did"),
+    ("told apart", "distinguished or identified"),
+    ("told so", "gets the reason"),
+    ("is told once", "is reported once"),
+    ("are told once", "are reported once"),
+    ("ever more seldom", "less and less often"),
+    ("time and again", "repeatedly"),
+    ("for so long", "for this long, or name the time"),
+    ("in its stead", "instead of it, or its replacement"),
+    ("in their stead", "instead of them, or their replacements"),
+    ("is to be had", "is available"),
 ];
 
 /// Names of Kueue, and others whose words mean something else together.

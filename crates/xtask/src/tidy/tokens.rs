@@ -1,4 +1,4 @@
-//! Rust source as words and signs, without comments, literals and tests: enough to see which paths a file names.
+//! Rust source as words and signs, without comments, literals and tests: enough to find the paths in a file.
 
 /// One word or sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = true;
     for (at, c) in text.char_indices() {
         if escaped {
-            // The first quote counts as such.
+            // The first quote counts as escaped.
             escaped = false;
         } else if c == '\\' {
             escaped = true;

@@ -1,4 +1,4 @@
-//! What is charged, against what the pods ask for: by their templates, and as they are on nodes.
+//! Compares the charged amounts with the requests of pods: by their templates, and as they are on nodes.
 
 use super::objects::Workload;
 use super::{Checker, Rule, pod_sets};

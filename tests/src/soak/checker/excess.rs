@@ -1,12 +1,12 @@
-//! What is above a limit. A reservation that a former leader had under way may come late, after the next one has given the same quota away: no
-//! version is there on which both writes depend. It is taken back before its job starts (`late reservation revoked` in the manager's log), so
-//! that such a moment is counted apart, as long as what runs stays within the limits.
+//! Usage above a limit. A late reservation of a former leader may arrive after the next leader has given the same quota away: no resource version
+//! covers both writes. It is revoked before its job starts (`late reservation revoked` in the manager's log), so such moments are counted separately,
+//! as long as the running jobs stay within the limits.
 
 use super::objects::Workload;
 use super::quota::FlavorResource;
 use super::{Checker, Rule, Violation};
 
-/// A limit that is exceeded by reservations on which nothing has run.
+/// A limit that is exceeded by reservations with which nothing has run.
 #[derive(Clone, Debug)]
 pub(super) struct Excess {
     queue: String,
@@ -35,7 +35,7 @@ impl Checker {
         }
     }
 
-    /// Whether what exceeds a limit does so still, and whether more than the limit runs.
+    /// Checks whether exceeded limits still are, and whether the running jobs alone exceed them.
     pub(super) fn judge_excesses(&mut self) {
         for excess in std::mem::take(&mut self.excesses) {
             if let Some(text) = self.running_above(&excess.queue, &excess.resource) {
@@ -50,19 +50,19 @@ impl Checker {
         }
     }
 
-    /// Nothing takes back any more what exceeds a limit now.
+    /// Reports the limits that are exceeded now, since nothing is revoked any more.
     pub(super) fn end_excesses(&mut self) {
         let left = std::mem::take(&mut self.excesses);
         self.violations.extend(left.into_iter().map(|excess| excess.violation));
     }
 
-    /// What is above its limit without that which counts nowhere: deactivated Workloads whose job, which would release them, is gone
+    /// The amount above the limit, without Workloads that do not count: deactivated ones whose job, which would release them, is gone
     /// (docs/reference/11-observed.md 11.1.6).
     fn reserved_above(&mut self, queue: &str, resource: &FlavorResource) -> Option<String> {
         self.above_without(queue, resource, |_, _| false)
     }
 
-    /// The same, also without reservations on which no job has run.
+    /// The same without reservations with which no job has run.
     fn running_above(&mut self, queue: &str, resource: &FlavorResource) -> Option<String> {
         self.above_without(queue, resource, |checker, key| !checker.ran.contains(key))
     }

@@ -5,11 +5,11 @@ use super::returns::QuotaReturns;
 /// What was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// Quota is held twice for one job, or given anew without an eviction.
+    /// Quota is held twice for one job, or assigned again without an eviction.
     AdmittedTwice,
-    /// An admission that is not for its Workload: it was not to have any now, or not of this queue or flavor.
+    /// An admission without a right: the Workload should have none now, or not from this queue or flavor.
     WithoutRight,
-    /// What is charged is not what the pods ask for.
+    /// The charged amount differs from the requests of the pods.
     Mischarged,
     /// A queue or a cohort is above its limits, or pods are assigned to a node that has no room for them.
     AboveQuota,
@@ -21,7 +21,7 @@ pub enum Rule {
     FreedTooEarly,
     /// A job did not end, or ended without the user's will.
     Lost,
-    /// A pod goes on although its job may not run, or beside the pods of a later admission; or a job goes on that was to stop.
+    /// A pod continues although its job may not run, or beside the pods of a later admission; or a job continues that should stop.
     GoesOn,
     /// Something is left of what is gone.
     LeftBehind,
@@ -46,7 +46,7 @@ impl Rule {
     ];
 }
 
-/// One moment at which a rule was broken.
+/// One moment at which a rule was violated.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The rule.
@@ -55,7 +55,7 @@ pub struct Violation {
     pub revision: u64,
     /// The object.
     pub key: String,
-    /// What held.
+    /// The state at that moment.
     pub text: String,
 }
 
@@ -66,22 +66,22 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// What a history contains.
+/// The totals of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Changes that were looked at.
     pub changes: usize,
     /// Jobs with a queue that were made.
     pub jobs: usize,
-    /// Those that completed or failed.
+    /// Jobs that completed or failed.
     pub finished: usize,
-    /// Those that the user deleted before.
+    /// Jobs that the user deleted before their end.
     pub deleted: usize,
     /// Times that a job began to run.
     pub started: usize,
     /// Times that a Workload was admitted.
     pub admissions: usize,
-    /// Times that one was evicted.
+    /// The number of evictions.
     pub evictions: usize,
     /// Evictions of Workloads some of whose pods had completed.
     pub evictions_of_partly_completed: usize,

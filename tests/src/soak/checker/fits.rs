@@ -1,4 +1,4 @@
-//! Jobs that wait although there is room for them: computed from what the objects say of quotas and nodes alone.
+//! Jobs that wait although they would fit: computed from the objects' quotas and nodes alone.
 
 use super::objects::Workload;
 use super::pod_sets::{Gift, PodSet, assigned, usage};
@@ -6,8 +6,8 @@ use super::quota::node_queue;
 use super::{Checker, Rule};
 
 impl Checker {
-    /// Now that nothing has happened for long: a job that waits, and for which there is room, is lost. Where an eviction still goes on, what it
-    /// frees may be meant for another, so that nothing can be said.
+    /// Called when nothing has happened for long: a waiting job for which there is capacity is lost. While an eviction continues, its capacity may be
+    /// meant for another job, so nothing can be said.
     pub fn judge_waiting(&mut self) {
         if self.workloads.values().any(|workload| workload.reserved && !workload.finished && workload.evicted)
         {
@@ -18,7 +18,7 @@ impl Checker {
         }
     }
 
-    /// Those jobs, by key.
+    /// The lost jobs, by key.
     fn waiting_with_room(&mut self) -> Vec<String> {
         let waits = |workload: &Workload| !workload.reserved && !workload.finished;
         let workloads = self.workloads.iter().filter(|(_, workload)| waits(workload));
@@ -32,7 +32,7 @@ impl Checker {
             .collect();
         let mut fit = Vec::new();
         for (job, queue, workload) in &waiting {
-            // In a StrictFIFO queue only the first one may start, and which that is takes more to say.
+            // In a StrictFIFO queue only the first job may start, and finding it would be more complex.
             let alone = waiting.iter().filter(|(_, other, _)| other == queue).count() == 1;
             if (alone || !self.quotas.is_strict(queue)) && self.fits(queue, workload) {
                 fit.push(job.clone());
@@ -50,7 +50,7 @@ impl Checker {
         self.fits_from(queue, &mut trial, 0, &flavors)
     }
 
-    /// Tries each flavor for the pod set at this index, and goes on with the next one.
+    /// Tries each flavor for the pod set at this index, and continues with the next pod set.
     fn fits_from(&mut self, queue: &str, trial: &mut Workload, index: usize, flavors: &[String]) -> bool {
         if index == trial.sets.len() {
             return true;
@@ -87,7 +87,7 @@ impl Checker {
         false
     }
 
-    /// Nodes of one domain of the level that it requires with room for the pods of a set, beside those of the sets before it.
+    /// Nodes of one domain of the required level with capacity for the pods of a set, besides those of the sets before it.
     fn room(
         &self,
         trial: &Workload,

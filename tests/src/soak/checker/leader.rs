@@ -1,16 +1,16 @@
-//! How long a replica of the manager has led: what it is to do may take so long, and the time without a leader does not count.
+//! How long a replica of the manager has led: its work may take a certain time, and time without a leader does not count.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// A leader that does not renew its lease for so long may not reach the API server, or stand still. It renews it every 500 ms.
+/// A leader that does not renew its lease for this long may have lost the API server, or be paused. It renews the lease every 500 ms.
 const MOST: Duration = Duration::from_secs(1);
 
-/// What the lease says.
+/// The content of the lease.
 #[derive(Debug, Default)]
 pub(super) struct Leader {
-    /// None: no lease was seen so far.
+    /// None: no lease was seen yet.
     holder: Option<String>,
     renewed: Duration,
     led: Duration,
@@ -26,7 +26,7 @@ impl Leader {
         !holder.is_empty() && before.as_deref() != Some(holder)
     }
 
-    /// For how long replicas have led until now; all the time, where no lease is to be seen.
+    /// How long replicas have led until now; without a lease, all the time.
     pub fn led(&self, now: Duration) -> Duration {
         match &self.holder {
             None => now,

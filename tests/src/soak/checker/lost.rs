@@ -1,4 +1,4 @@
-//! Nodes that go or fail: pods that have a place there get another one without an eviction.
+//! Nodes that are removed or fail: pods with a place there get another one without an eviction.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct LostNodes {
 }
 
 impl LostNodes {
-    /// A node as it is now, or that it is gone. On a busy machine its heartbeat may come late, and the control plane takes it for lost.
+    /// Notes the state of a node, or its removal. On a busy machine its heartbeat may be late, so that the control plane treats it as lost.
     pub fn node(&mut self, name: &str, object: Option<&Value>, revision: u64) {
         if !object.is_some_and(is_well) {
             self.lost.insert(name.to_owned(), None);
@@ -35,8 +35,8 @@ impl LostNodes {
         self.lost.get(node).is_some_and(|until| until.is_none_or(|until| until > revision))
     }
 
-    /// Whether a Workload may get other places as it is: it had one on a node that is lost, or was since it got that, and it keeps those on all
-    /// others. The manager may learn of a loss only once it has given the node away.
+    /// Whether a Workload may get these new places: it had one on a node that is lost, or was since the assignment, and it keeps its places on all
+    /// others. The manager may learn of a loss only after it has assigned the node.
     pub fn allow(&self, key: &str, before: &Workload, now: &Workload) -> bool {
         let alike = |admission: &Workload| admission.admission.as_ref().map(Admission::without_places);
         let placed = self.placed.get(key).copied().unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::place::QUEUE_NAME;
 /// The label of a pod that names its pod set.
 const POD_SET: &str = "kueue.x-k8s.io/podset";
 
-/// A pod with this fails after so many seconds.
+/// The annotation of a pod that fails after this many seconds.
 pub const FAILS: &str = "sluice.dev/fail-after-seconds";
 
 fn text(object: &Value, pointer: &str) -> String {
@@ -35,20 +35,20 @@ pub(super) struct Job {
     pub uid: String,
     /// Its controller: the JobSet of a Job.
     pub owner: Option<String>,
-    /// It names a queue itself.
+    /// The job names a queue itself.
     pub queued: bool,
     pub suspended: bool,
     pub finished: bool,
-    /// It failed, and no pod of it was made to fail.
+    /// The job failed, although no pod of it was made to fail.
     pub failed_unmade: bool,
     pub deleting: bool,
     /// Its own controller says that it has seen it run.
     pub seen_running: bool,
-    /// Its own controller says whether it is suspended: that it has not seen a stop is to be seen then.
+    /// Its own controller reports whether it is suspended, so a missed stop is visible.
     pub says_suspended: bool,
     /// Its own controller says that it is suspended.
     pub seen_suspended: bool,
-    /// It has begun to run, and its own controller has not said since that it has seen it run.
+    /// It has begun to run, and its own controller has not reported since then that it saw this.
     pub unheard: bool,
     /// How many pods a Job has at a time.
     pub parallelism: usize,
@@ -82,7 +82,7 @@ impl Job {
         }
     }
 
-    /// It has pods, or will have.
+    /// Whether it has pods, or will have some.
     pub fn runs(&self) -> bool {
         !self.suspended && !self.finished && !self.deleting
     }
@@ -93,14 +93,14 @@ impl Job {
 pub(super) struct Pod {
     /// The UID of its Job.
     pub owner: Option<String>,
-    /// It has not ended and was not stopped.
+    /// The pod has not ended and was not stopped.
     pub live: bool,
-    /// It has not ended: one that was stopped needs its node until it has.
+    /// The pod has not ended: a stopped pod needs its node until it has.
     pub present: bool,
     pub node: Option<String>,
     /// The pod set that it belongs to, if it says so.
     pub set: Option<String>,
-    /// What it asks for.
+    /// Its requests.
     pub asks: Amounts,
     /// The revision at which it was made.
     pub made: u64,
@@ -123,7 +123,7 @@ impl Pod {
     }
 }
 
-/// What an admission gives.
+/// The content of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Admission {
     pub queue: String,
@@ -162,13 +162,13 @@ pub(super) struct Workload {
     pub local: String,
     /// How many pods it is admitted with.
     pub pods: usize,
-    /// What it asks for, and what its admission gives.
+    /// Its requests, and its admission.
     pub sets: Vec<PodSet>,
     /// Some of its pods have completed.
     pub partly_completed: bool,
-    /// What it uses now, without the pods that need nothing any more.
+    /// Its present usage, without the reclaimable pods.
     pub usage: Usage,
-    /// What it has of each node, if nodes are assigned to it: also for pods that need nothing any more.
+    /// Its usage of each assigned node, if nodes are assigned: including reclaimable pods.
     pub nodes: Option<BTreeMap<String, Assigned>>,
 }
 
@@ -201,7 +201,7 @@ impl Workload {
         Ok(read)
     }
 
-    /// What it uses, by queue: of its ClusterQueue, and of each node that is assigned to it.
+    /// Its usage by queue: of its ClusterQueue, and of each assigned node.
     pub fn charges(&self) -> Vec<(String, &Usage)> {
         let own = self.admission.iter().map(|admission| (admission.queue.clone(), &self.usage));
         let nodes = self.nodes.iter().flatten().map(|(node, has)| (node_queue(node), &has.usage));

@@ -1,11 +1,11 @@
-//! The Jobs of a JobSet. They name no queue: what they may do is their JobSet's.
+//! The Jobs of a JobSet. They name no queue: their rights are those of their JobSet.
 
 use super::objects::Job;
 use super::{Checker, Rule};
 
 impl Checker {
-    /// A Job that begins to run although its JobSet may not, and the JobSet's controller has said that it knows. Before it does, its Jobs run on
-    /// for a moment, on quota that is kept for them.
+    /// A Job begins to run although its JobSet may not, and the JobSet's controller has reported that it saw the stop. Before that, the JobSet's Jobs
+    /// continue to run for a moment, with quota that is kept for them.
     pub(super) fn judge_part(&mut self, key: &str, before: Option<&Job>, job: &Job) {
         if !job.runs() || before.is_some_and(Job::runs) {
             return;
@@ -14,7 +14,7 @@ impl Checker {
             return;
         };
         let covered = self.workloads_of(&whole.uid).any(|(_, workload)| workload.covers());
-        // What it said before the last start says nothing of the stop.
+        // A report from before the last start does not concern the stop.
         let knows = whole.seen_suspended && !whole.unheard;
         if whole.queued && whole.suspended && knows && !covered {
             let text = "it begins to run, and its JobSet is stopped and has no admitted Workload";

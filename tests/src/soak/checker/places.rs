@@ -1,4 +1,4 @@
-//! Places that pods may have: by the labels of nodes, the topology, and whether a node is well.
+//! Places that pods may have: by the labels of nodes, the topology, and the health of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::objects::{Pod, Workload};
 use super::pod_sets::PodSet;
 use super::{Checker, Rule};
 
-/// A node that was well so long ago may be given away: its loss is not known at once, and a write may come late.
+/// How long ago a node must have been healthy to be assigned: its loss is not known at once, and a write may be late.
 pub(super) const RECENT: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ fn texts(object: &Value) -> BTreeMap<String, String> {
 }
 
 impl Places {
-    /// One that is gone keeps its labels.
+    /// A removed node keeps its labels.
     pub fn set_node(&mut self, name: &str, object: Option<&Value>, now: Duration) {
         let node = self.nodes.entry(name.to_owned()).or_default();
         let well = object.is_some_and(is_well);
@@ -77,7 +77,7 @@ impl Places {
         missing.map(|(flavor, wanted)| format!("{node} has not the labels {wanted:?} of the flavor {flavor}"))
     }
 
-    /// What is wrong with the places of a pod set; `before` are those that it had.
+    /// The problem of a pod set's places; `before` are its former places.
     fn wrong(&self, set: &PodSet, before: &BTreeSet<&str>, now: Duration) -> Option<String> {
         let nodes = set.gift.as_ref()?.nodes.as_ref()?;
         for (name, _) in nodes.iter().filter(|(name, pods)| *pods > 0 && !before.contains(name.as_str())) {
@@ -103,7 +103,7 @@ fn is_within(wanted: &BTreeMap<String, String>, labels: &BTreeMap<String, String
 }
 
 impl Checker {
-    /// The nodes of a new topology assignment are those that the pods may have.
+    /// Checks that the nodes of a new topology assignment are allowed for the pods.
     pub(super) fn judge_places(&mut self, key: &str, before: &Workload, now: &Workload) {
         if !now.reserved || now.finished {
             return;
@@ -120,7 +120,7 @@ impl Checker {
         }
     }
 
-    /// A pod has come to a node that its flavors choose.
+    /// Checks that the labels of a pod's node are those of its flavors.
     pub(super) fn judge_labels(&mut self, key: &str, pod: &Pod, node: &str, covering: &Workload) {
         let mine = |set: &&PodSet| covering.sets.len() == 1 || pod.set.as_deref() == Some(&*set.name);
         let missing = covering.sets.iter().find(mine).and_then(|set| self.places.missing(set, node));

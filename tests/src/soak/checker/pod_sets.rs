@@ -1,4 +1,4 @@
-//! The pod sets of a Workload: what it asks for, and what its admission gives. No code is shared with what is tested.
+//! The pod sets of a Workload: its requests, and its admission. This shares no code with the tested program.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use serde_json::Value;
 use super::quota::{FlavorResource, Usage, of_node};
 use crate::amounts::{Amounts, amount, of_pod};
 
-/// What a Workload has of one node.
+/// The share of one node that a Workload has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Assigned {
     pub pods: usize,
     pub usage: Usage,
 }
 
-/// What an admission gives to a pod set.
+/// The admission of a pod set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gift {
     /// How many pods.
     pub pods: usize,
     /// Flavors by resource.
     pub flavors: BTreeMap<String, String>,
-    /// What the manager says that they use in all.
+    /// The total charge according to the manager.
     pub charge: Amounts,
     /// The nodes with their numbers of pods, if it has a topology assignment.
     pub nodes: Option<Vec<(String, usize)>>,
@@ -34,15 +34,15 @@ pub(super) struct PodSet {
     pub name: String,
     /// How many pods it asks for.
     pub asked: usize,
-    /// What each of them needs, by its template.
+    /// The needs of each pod, by the template.
     pub each: Amounts,
-    /// The level of the topology of which its pods must share one domain.
+    /// The topology level of which its pods must share one domain.
     pub required: Option<String>,
-    /// It asks for a topology in any way.
+    /// Whether it has any topology request.
     pub placed: bool,
-    /// How many of its pods need nothing any more.
+    /// The number of its reclaimable pods.
     pub reclaimable: usize,
-    /// What the admission gives.
+    /// Its admission.
     pub gift: Option<Gift>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn read(object: &Value) -> Result<Vec<PodSet>> {
     Ok(sets)
 }
 
-/// What an admission uses: of each pod set the share of those pods that are not reclaimable.
+/// The usage of an admission: for each pod set the share of the pods that are not reclaimable.
 pub(super) fn usage(sets: &[PodSet]) -> Usage {
     let mut used = Usage::new();
     for (set, gift) in sets.iter().filter_map(|set| Some((set, set.gift.as_ref()?))) {
@@ -130,7 +130,7 @@ pub(super) fn usage(sets: &[PodSet]) -> Usage {
     used
 }
 
-/// What it has of each node; none if no pod set has a topology assignment.
+/// The usage of each node; none if no pod set has a topology assignment.
 pub(super) fn assigned(sets: &[PodSet]) -> Option<BTreeMap<String, Assigned>> {
     let mut all = None;
     for set in sets {
@@ -153,7 +153,7 @@ pub(super) fn mischarge(sets: &[PodSet]) -> Option<String> {
     sets.iter().find_map(PodSet::mischarge)
 }
 
-/// What all admitted pods need together.
+/// The total needs of all admitted pods.
 pub(super) fn needs(sets: &[PodSet]) -> Amounts {
     let mut needs = Amounts::new();
     for (set, gift) in sets.iter().filter_map(|set| Some((set, set.gift.as_ref()?))) {

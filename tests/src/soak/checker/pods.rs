@@ -1,4 +1,4 @@
-//! The pods of a job: where they come to, and whether they are gone when the quota that they ran on is given back.
+//! The pods of a job: the nodes on which they run, and whether they have ended when their quota is released.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A pod is on a node from now on: if its Workload has nodes assigned, that one has room for it.
+    /// A pod is on a node from now on: if its Workload has assigned nodes, this node must have a place for it.
     fn came_to_node(&mut self, key: &str, pod: &Pod, node: &str) {
         let Some(job) = pod.owner.clone().map(|owner| self.top_of(owner)) else { return };
         self.not_beside_others(key, &job);
@@ -76,7 +76,7 @@ impl Checker {
         }
     }
 
-    /// More pods of a Workload are said to need nothing any more: so many are over, or not there.
+    /// More pods of a Workload are reported as reclaimable: that many must have ended, or not exist.
     pub(super) fn some_pods_are_done(&mut self, key: &str, before: &Workload, now: &Workload) {
         let Some(uid) = now.job.as_ref().filter(|_| before.reserved && now.reserved && !now.finished) else {
             return;
@@ -122,8 +122,8 @@ impl Checker {
         self.pods_of(uid).filter(|(_, pod)| pod.live).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Those that are not over, also if they are being stopped. What is on a node that was lost meanwhile cannot be known
-    /// (docs/reference/11-observed.md 11.1.6).
+    /// Pods that have not ended, including terminating ones. Pods on a node that was lost meanwhile cannot be known (docs/reference/11-observed.md
+    /// 11.1.6).
     fn present_pods(&self, uid: &str) -> Vec<String> {
         let there = self.pods_of(uid).filter(|(_, pod)| pod.present && !self.is_on_lost_node(pod));
         there.map(|(key, _)| key.clone()).collect()

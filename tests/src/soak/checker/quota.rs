@@ -1,4 +1,4 @@
-//! The limits of queues and cohorts, computed from the objects alone and in the simplest way: no code is shared with what is tested.
+//! The limits of queues and cohorts, computed from the objects alone and in the simplest way: this shares no code with the tested program.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct Limits {
 struct Node {
     parent: Option<String>,
     limits: BTreeMap<FlavorResource, Limits>,
-    /// It starts its Workloads in their order.
+    /// The queue starts its Workloads in their order.
     strict: bool,
 }
 
@@ -58,17 +58,17 @@ impl Node {
     }
 }
 
-/// What one part of the tree has and uses of a resource.
+/// The quota and the usage of one part of the tree for a resource.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
     /// Its own quota and what is lent to it from below.
     quota: i128,
-    /// What is kept from its parent.
+    /// The quota that its parent may not use.
     kept: i128,
     used: i128,
 }
 
-/// The queues and cohorts as they are, and what is used of each queue.
+/// The queues and cohorts, and the usage of each queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quotas {
     queues: BTreeMap<String, Node>,
@@ -98,8 +98,8 @@ impl Quotas {
         Ok(())
     }
 
-    /// A node: what it has is the limit of a queue of its own ([`node_queue`]). One that is deleted keeps its limits: what was assigned before that
-    /// was seen counts there until it is placed anew.
+    /// A node: its capacity is the limit of a queue of its own ([`node_queue`]). A deleted node keeps its limits: earlier assignments count there
+    /// until they are replaced.
     pub fn set_node(&mut self, name: &str, object: Option<&Value>) -> Result<()> {
         let queue = node_queue(name);
         let Some(object) = object else { return Ok(()) };
@@ -112,14 +112,14 @@ impl Quotas {
         Ok(())
     }
 
-    /// What a Workload uses counts from now on, or no more.
+    /// Adds or subtracts the usage of a Workload.
     pub fn charge(&mut self, workload: &Workload, sign: i128) {
         for (queue, usage) in workload.charges() {
             self.add(&queue, usage, sign);
         }
     }
 
-    /// A Workload uses so much more of a queue, or less.
+    /// Adds or subtracts a Workload's usage of a queue.
     pub fn add(&mut self, queue: &str, usage: &Usage, sign: i128) {
         let used = self.used.entry(queue.to_owned()).or_default();
         for (key, amount) in usage {
@@ -127,7 +127,7 @@ impl Quotas {
         }
     }
 
-    /// What is in use anywhere, as text; empty if there is none.
+    /// All usage as text; empty if there is none.
     pub fn in_use(&self) -> Vec<String> {
         let each = self.used.iter().flat_map(|(queue, used)| used.iter().map(move |one| (queue, one)));
         each.filter(|(_, (_, amount))| **amount != 0)
@@ -137,7 +137,7 @@ impl Quotas {
             .collect()
     }
 
-    /// What is above its limit of this resource now, on the way from a queue to its root.
+    /// The limit of this resource that is exceeded now, on the path from a queue to its root.
     pub fn above(&self, queue: &str, key: &FlavorResource) -> Option<String> {
         let Some(node) = self.queues.get(queue) else {
             return Some(format!("the ClusterQueue {queue} is not there, and gives"));
@@ -228,7 +228,7 @@ fn exceeds(kind: &str, name: &str, node: &Node, key: &FlavorResource, sum: Sum) 
     let most = match (&node.parent, limits.borrowing) {
         (None, _) => sum.quota,
         (Some(_), Some(borrowing)) => sum.quota + borrowing,
-        // What its parents have is its limit.
+        // Its limit is what its parents have.
         (Some(_), None) => return None,
     };
     (sum.used > most).then(|| {

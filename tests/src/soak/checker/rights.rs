@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::objects::{Admission, Workload};
 use super::{Checker, Rule};
 
-/// An admission that was under way when its right went may come so much later: a request that was sent, or a leader that stood still.
+/// How late an admission may arrive after its right has ended: a request in flight, or a leader that was paused.
 pub(super) const LATE: Duration = Duration::from_secs(5);
 
-/// A queue as far as it says who may be admitted.
+/// The parts of a queue that decide who may be admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Queue {
     /// Of a LocalQueue: its ClusterQueue.
@@ -55,7 +55,7 @@ fn set(all: &mut BTreeMap<String, (Queue, Duration)>, name: &str, object: Option
     }
 }
 
-/// A queue, and since when it is so.
+/// A queue, and since when it has this state.
 type KnownQueue = (Queue, Duration);
 
 impl Rights {
@@ -94,7 +94,7 @@ impl Rights {
         open.then_some(local.0.above.as_str())
     }
 
-    /// Why a Workload may not be admitted as it is, and since when.
+    /// Why a Workload may not be admitted in its present state, and since when.
     fn why_not(&self, key: &str, workload: &Workload) -> Option<(String, Duration)> {
         let admission = workload.admission.as_ref()?;
         if let Some(since) = self.inactive.get(key) {
@@ -122,7 +122,7 @@ impl Rights {
         Some((format!("{name} has no {} of the flavor {}", strange.0, strange.1), queue.1))
     }
 
-    /// Why an admitted Workload is to be evicted.
+    /// Why an admitted Workload must be evicted.
     pub fn must_go(&self, key: &str, workload: &Workload) -> Option<&'static str> {
         if self.inactive.contains_key(key) {
             return Some("it is deactivated");

@@ -1,4 +1,4 @@
-//! Pods that go on when their job may not run any more, or where it has no place any more: after an eviction, a stop, or the loss of a node.
+//! Pods that continue to run after an eviction or a stop of their job, or after the loss of their node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,21 +7,21 @@ use super::objects::Job;
 use super::pod_sets::Assigned;
 use super::{Checker, Rule};
 
-/// How long a pod of a node that was lost may go on so. Kubernetes itself takes more than a minute to remove those of one that was deleted.
+/// How long a pod on a lost node may continue. Kubernetes itself takes more than a minute to remove the pods of a deleted node.
 pub(super) const GRACE: Duration = Duration::from_mins(3);
-/// How long any other pod may, and a job that is to be stopped: of the time in which a replica led.
+/// How long any other pod, and a job that must stop, may continue: in time during which a replica led.
 pub(super) const PROMPT: Duration = Duration::from_secs(20);
 /// How often all are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// When something was first seen to go on: of the day, and of the time in which a replica led.
+/// When something was first seen to continue: in the time of the run, and in the time during which a replica led.
 #[derive(Clone, Copy, Debug)]
 struct Since {
     day: Duration,
     led: Duration,
 }
 
-/// What should end, and since when.
+/// Pods and jobs that should end, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
     looked: Option<Duration>,
@@ -59,7 +59,7 @@ impl Checker {
         }
     }
 
-    /// Why a Workload should hold no quota any more, or its job not run.
+    /// Why a Workload should no longer hold quota, or its job should not run.
     fn not_carried_out(&self, key: &str) -> Option<String> {
         let workload = self.workloads.get(key).filter(|workload| workload.reserved && !workload.finished)?;
         if workload.evicted {
@@ -67,7 +67,7 @@ impl Checker {
             let runs = self.jobs.get(job).is_some_and(Job::runs);
             return runs.then(|| format!("{job}, which is evicted, runs"));
         }
-        // A job that is over, goes or is gone is not evicted: its Workload gives the quota back when its pods have ended.
+        // A job that has ended or is being deleted is not evicted: its Workload releases the quota when its pods have ended.
         let job = workload.job.as_ref().map(|uid| self.keys.get(uid).and_then(|key| self.jobs.get(key)));
         if job.is_some_and(|job| job.is_none_or(|job| job.finished || job.deleting)) {
             return None;
@@ -90,7 +90,7 @@ impl Checker {
         places.get(node).is_none_or(|place| place.pods == 0).then(|| format!("{job} has no place on {node}"))
     }
 
-    /// A job begins to run again. Its own controller has seen it run and has said that it stopped: none of its pods is left.
+    /// Called when a job begins to run again. Its own controller has seen it run and has reported the stop, so none of its former pods may be left.
     pub(super) fn nothing_of_a_former_run(&mut self, key: &str, before: Option<&Job>) {
         let Some(before) = before.filter(|job| job.seen_suspended && self.seen_running.contains(key)) else {
             return;
@@ -105,11 +105,11 @@ impl Checker {
         }
     }
 
-    /// A pod of this job has come to a node: not more go on now than the job is admitted with.
+    /// A pod of this job has come to a node: no more pods may continue now than the job is admitted with.
     pub(super) fn not_beside_others(&mut self, key: &str, job: &str) {
         let covering = self.workloads_of(job).find(|(_, workload)| workload.covers());
         let Some(covering) = covering.map(|(_, workload)| workload.clone()) else { return };
-        // What becomes of the pods of a job that is gone is judged later.
+        // The pods of a deleted job are checked later.
         let Some(began) = self.keys.get(job).and_then(|key| self.jobs.get(key)).map(|job| job.began) else {
             return;
         };
@@ -126,8 +126,8 @@ impl Checker {
         }
     }
 
-    /// Whether so many pods go on only because the controller of their Jobs made more than those have at a time. It removes them again. All belong
-    /// to this run of the job, and to places that it has now.
+    /// Whether there are this many pods only because the controller of their Jobs made too many, which it removes again. All must belong to this run
+    /// of the job, and to its present places.
     fn is_surplus(&self, live: &[String], job: &str, began: u64, most: usize) -> bool {
         let mut places = self.workloads_of(job).filter_map(|(_, workload)| workload.nodes.as_ref());
         let places = places.next();

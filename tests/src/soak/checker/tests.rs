@@ -489,7 +489,7 @@ fn a_job_that_fails_although_no_pod_of_it_was_made_to_is_lost() {
 }
 
 #[test]
-fn what_waits_while_nothing_runs_is_told_apart() {
+fn what_waits_while_nothing_runs_is_distinguished() {
     assert!(!History::new().job(true, &[]).checked().something_runs());
     assert!(History::new().job(false, &[]).checked().something_runs());
 }

@@ -1,4 +1,4 @@
-//! Cases of one kind: a valid object, and what each case changes in it (RFC 7386).
+//! Cases for one kind: a valid object, and the changes of each case (RFC 7386).
 
 use std::fmt::Write as _;
 

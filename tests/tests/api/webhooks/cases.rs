@@ -1,4 +1,4 @@
-//! An object that is accepted and one that is refused, for rules that take a webhook.
+//! An accepted object and a refused one for each rule that needs a webhook.
 
 use kube::Client;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The rules of v1beta1, where objects convert by webhook: those of its own schema, and those of the webhooks of v1beta2.
+//! The rules of v1beta1 for kinds that are converted by webhook: those of its own schema, and those of the webhooks of v1beta2.
 
 use kube::Client;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Pods of a node whose kubelet does not answer (gate `FailureRecoveryPolicy`), with the rights that the chart gives.
+//! Pods on a node whose kubelet does not answer (gate `FailureRecoveryPolicy`), with the rights of the chart.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};

@@ -1,4 +1,4 @@
-//! Annotations and labels that Sluice and Kueue write or read, put on jobs and taken off again by their user, in every state.
+//! Annotations and labels that Sluice and Kueue write or read, set on jobs and removed by their user, in every state.
 
 use serde_json::{Value, json};
 use sluice_tests::place::{job, patch};

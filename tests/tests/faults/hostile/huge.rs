@@ -1,4 +1,4 @@
-//! Objects as large as the API server takes.
+//! Objects as large as the API server accepts.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Jobs that say that another object made them, so that they need no admission of their own.
+//! Jobs that claim that another object made them, so that they would need no admission of their own.
 
 use serde_json::{Value, json};
 use sluice_tests::place::QUEUE_NAME;

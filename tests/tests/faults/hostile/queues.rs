@@ -1,4 +1,4 @@
-//! Queue names that come, go and change while quota is held.
+//! Queue names that are added, removed and changed while quota is held.
 
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};

@@ -1,4 +1,4 @@
-//! What a play has come to: everything that a user sees in the end, without what differs from play to play (names, times, UIDs).
+//! The outcome of a run: everything that a user sees in the end, without what differs from run to run (names, times, UIDs).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use super::swap;
 /// is six lists: looking is not for free.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(400), Duration::from_secs(2));
 
-/// The end of a play as one value that can be compared, told by its differences.
+/// The end of a play as one value that can be compared; a difference is shown field by field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome(BTreeMap<String, Value>);
 

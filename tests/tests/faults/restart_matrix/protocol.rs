@@ -1,5 +1,4 @@
-//! The two-step protocols, each played by users and administrators who know nothing of a cut: they wait for what the statuses say and
-//! go on.
+//! The two-step protocols, each played by users and administrators who do not know of a cut: they wait for statuses and continue.
 
 use anyhow::{Context as _, Result};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};

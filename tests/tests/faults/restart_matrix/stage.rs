@@ -1,4 +1,4 @@
-//! The plane, the manager behind its proxy, and the plays on it.
+//! The plane, the manager behind its proxy, and the runs on it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Displace → swap: two JobSets of two slices each run on four node pools, one of the pools says that it will go, and the lesser JobSet makes
-//! way for the other one.
+//! Displace → swap: two JobSets of two slices each run on four node pools, one of the pools announces its removal, and the JobSet of lower priority
+//! is preempted for the other one.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -1,4 +1,4 @@
-//! `sluice dashboard`, the program on a laptop: what it answers, and its page in a real browser, every view of it.
+//! `sluice dashboard`, the program on a laptop: its answers, and all views of its page in a real browser.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! The page in a real browser, before the manager: all views with what is in the cluster, as it changes, and nothing from elsewhere. What the
-//! server that `views/dashboard.rs` makes up says has the same form.
+//! The page in a real browser with the manager: all views show the cluster's content and its changes, and nothing is loaded from elsewhere. The
+//! simulated answers in `views/dashboard.rs` have the same form.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};

@@ -1,4 +1,4 @@
-//! Asking the manager of the shared plane about a job, and doing as it says.
+//! Asks the manager of the shared plane about a job, and follows its advice.
 
 use sluice_testkit::workloads;
 use sluice_tests::place::Place;

@@ -1,5 +1,5 @@
-//! The way of people: the plugin finds the manager that leads and asks it through a forwarded port. A stand-in forwards it, because here is
-//! no kubelet; the lease and the manager are real.
+//! The usual way of users: the plugin finds the leading manager and asks it through a forwarded port. A stand-in forwards it, because there is no
+//! kubelet; the lease and the manager are real.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Admitted jobs whose pods get no node, in the words of the real scheduler: each remedy is carried out, and the pods run.
+//! Admitted jobs whose pods get no node, with the messages of the real scheduler: each remedy is carried out, and the pods run.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use sluice_testkit::nodes::{self, Pool};

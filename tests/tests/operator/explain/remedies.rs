@@ -1,4 +1,4 @@
-//! Remedies of every kind, applied to the real objects as the answer has them: the job starts, and exactly the jobs that it names are preempted.
+//! Remedies of every kind, applied to the real objects as given in the answer: the job starts, and exactly the jobs that it names are preempted.
 
 use jiff::Timestamp;
 use kube::api::{Api, DynamicObject};

@@ -1,4 +1,4 @@
-//! What the page says in states in which nothing can be tried, on real objects; and that what it advises lets the job start.
+//! The page's answers in states in which nothing can be tried, on real objects; and that its advice lets the job start.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
 use kube::api::{Api, DynamicObject};

@@ -1,4 +1,4 @@
-//! Jobs without a Workload of their own: the answer leads to what lets them run, on a real control plane.
+//! Jobs without a Workload of their own: the answer's advice lets them run, on a real control plane.
 
 use k8s_openapi::api::batch::v1::Job;
 use sluice_testkit::jobset::JobSet;

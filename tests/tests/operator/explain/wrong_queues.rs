@@ -1,4 +1,4 @@
-//! Jobs whose queue is another than they named, does not take their namespace, or is too small for their pods: each starts as the answer says.
+//! Jobs with the wrong queue name, a queue that does not accept their namespace, or one that is too small: each starts as the answer says.
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 use sluice_api::labels::{ADMISSION_GATED_BY, PRIORITY_CLASS};

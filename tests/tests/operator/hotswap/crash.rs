@@ -6,7 +6,7 @@ use sluice_testkit::workloads;
 use super::bed::{DEADLINE, HIGH, LOW, TURN, World, kill_and_restart};
 
 #[tokio::test]
-async fn killed_as_soon_as_the_victim_is_told_it_ends_the_same() {
+async fn killed_as_soon_as_the_victim_is_evicted_it_ends_the_same() {
     let _turn = TURN.lock().await;
     let world = World::new("crash", 64, 4).await;
     let (before, _) = world.both_run().await;

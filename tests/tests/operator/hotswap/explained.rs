@@ -1,4 +1,5 @@
-//! Work that the healthy nodes have no room for: explain says which flavor, how many pods and since when, and that the nodes' return lets it run.
+//! Jobs for which the healthy nodes have no capacity: explain says which flavor, how many pods and since when, and that the nodes' return lets them
+//! run.
 
 use sluice_testkit::wait::{eventually, progress};
 

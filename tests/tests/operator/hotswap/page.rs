@@ -1,5 +1,5 @@
-//! The guide's page: quota for both JobSets, four pools; one pool announces that it goes; `low` makes way, `high` runs on two
-//! others, a freed one among them; the pool returns, `low` runs again. And with the page's own quota: one runs, one waits.
+//! The guide's page: quota for both JobSets, four pools; one pool announces its removal; `low` is preempted, `high` runs on two other pools,
+//! including a freed one; the pool returns, `low` runs again. And with the page's own quota: one runs, one waits.
 
 use std::fs;
 use std::process::Command;

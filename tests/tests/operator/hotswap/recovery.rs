@@ -1,5 +1,5 @@
-//! How long a JobSet does not run after a failure (the page's mean time to recovery), with and without Hotswap: a measurement, to be
-//! asked for (`make bench-hotswap`). No pod may preempt others by itself, so that it is known whose work it is.
+//! How long a JobSet does not run after a failure (the page's mean time to recovery), with and without Hotswap: a measurement on request (`make
+//! bench-hotswap`). Pods may not preempt others themselves, so that every preemption is Hotswap's.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use sluice_testkit::wait::{Progress, eventually, progress};
 
 use super::bed::{HIGH, POOL, TURN, World, plane, restart_with};
 
-/// For so long it is watched.
+/// The length of the observation.
 const WATCHED: Duration = Duration::from_secs(150);
 
 /// What happens to the first pool of the JobSet.

@@ -1,5 +1,4 @@
-//! Where the real scheduler puts slices: never on a pool of which only a part is well, and not on one whose maintenance is
-//! announced while others are free.
+//! Where the real scheduler puts slices: never on a partly healthy pool, and not on a pool with announced maintenance while others are free.
 
 use kube::api::ListParams;
 use serde_json::{Value, json};

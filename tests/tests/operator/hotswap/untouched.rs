@@ -1,4 +1,4 @@
-//! When no job is moved: all nodes look bad, as after a loss of the network, or nodes come and go with a provisioning check.
+//! When no job is moved: all nodes look bad, as after a network failure, or nodes are added and removed with a provisioning check.
 
 use kube::api::ListParams;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Jobs whose pods have all ended while the Job controller stands still, and that are stopped meanwhile.
+//! Jobs whose pods have all ended while the Job controller was paused, and that are stopped meanwhile.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};

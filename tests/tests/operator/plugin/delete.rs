@@ -1,4 +1,4 @@
-//! `kubectl kueue delete workload`, whatever Workloads say of their owners.
+//! `kubectl kueue delete workload` with any owner references.
 
 use super::*;
 

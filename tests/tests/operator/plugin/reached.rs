@@ -1,4 +1,4 @@
-//! How the plugin finds a cluster, and what it does where a part of it does not answer, on a stand-in for an API server.
+//! How the plugin finds a cluster, and its behaviour when a part of it does not answer, with a stand-in for an API server.
 
 use super::*;
 use sluice_testkit::binary;

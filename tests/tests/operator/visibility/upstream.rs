@@ -1,5 +1,5 @@
-//! Kueue's own command line, as its users have it, against our manager: what it makes is taken, what it stops ends and starts again, and what
-//! it lists is what our plugin lists.
+//! Kueue's own command line with our manager: objects that it creates are accepted, objects that it stops end and start again, and its lists equal
+//! those of our plugin.
 
 use std::collections::BTreeMap;
 use std::path::Path;

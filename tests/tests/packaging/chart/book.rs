@@ -1,4 +1,4 @@
-//! What the book gives to helm: its values and its commands make objects that the API server takes.
+//! The book's helm values and commands make objects that the API server accepts.
 
 use std::fs;
 use std::path::{Path, PathBuf};

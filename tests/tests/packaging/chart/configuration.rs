@@ -1,4 +1,4 @@
-//! What the templates take from the text of the Configuration.
+//! The parts of the Configuration's text that the templates use.
 
 use serde_json::{Value, json};
 

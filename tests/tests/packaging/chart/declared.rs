@@ -1,4 +1,4 @@
-//! What the chart makes of kinds that are declared.
+//! The chart's objects for declared kinds.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What the chart makes of each job kind: nothing where its framework is off.
+//! The chart's objects for each job kind: none if its framework is off.
 
 use serde_json::json;
 use sluice_api::config::Configuration;

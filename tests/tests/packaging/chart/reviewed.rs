@@ -1,4 +1,4 @@
-//! Which writes on jobs and pods are judged.
+//! Which writes on jobs and pods are reviewed.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn a_webhook_for_jobs_or_pods_either_needs_a_queue_name_or_cannot_block() {
 }
 
 #[test]
-fn the_api_server_keeps_queued_jobs_from_being_deleted_without_their_pods_unless_told_otherwise() {
+fn the_api_server_keeps_queued_jobs_from_being_deleted_without_their_pods_by_default() {
     let by_default = objects(&[]);
     let policy = &by_default["ValidatingAdmissionPolicy/kueue-no-orphans"]["spec"];
     let rules = policy["matchConstraints"]["resourceRules"].as_array().unwrap();
@@ -58,7 +58,7 @@ fn the_api_server_keeps_queued_jobs_from_being_deleted_without_their_pods_unless
 }
 
 #[test]
-fn the_api_server_keeps_pods_of_admitted_jobs_from_growing_in_place_unless_told_otherwise() {
+fn the_api_server_keeps_pods_of_admitted_jobs_from_growing_in_place_by_default() {
     let by_default = objects(&[]);
     let policy = &by_default["ValidatingAdmissionPolicy/kueue-no-resize"]["spec"];
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]});

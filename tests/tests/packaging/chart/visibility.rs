@@ -1,4 +1,4 @@
-//! The aggregated APIs in the chart: registered only where the manager serves them.
+//! The aggregated APIs in the chart: registered only if the manager serves them.
 
 use super::objects;
 

@@ -1,4 +1,4 @@
-//! The page with 20,000 jobs of 1,000 queues, beside the same page with few.
+//! The page with 20,000 jobs of 1,000 queues, compared with the same page with few.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The marks of a schedule, as both pages draw them: what there should be of the world of `marks.yaml`.
+//! The marks of a schedule, as both pages draw them: the expected ones for the world of `marks.yaml`.
 
 use std::process::Command;
 

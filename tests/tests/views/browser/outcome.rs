@@ -1,4 +1,4 @@
-//! What the JSON output of a simulation says, in the terms of its pictures. Times in seconds.
+//! The JSON output of a simulation in terms of its pictures. Times in seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What `probe.js` reports about a page. Places and sizes in pixels of the window.
+//! The report of `probe.js` about a page. Positions and sizes in pixels of the window.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Answers of a made-up cluster, in the form that the dashboard's page reads. Which is which is a function of its number.
+//! Answers of a simulated cluster, in the form that the dashboard's page reads. Each object is a function of its number.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What the browser itself refuses because of the headers: scripts out of texts, requests to elsewhere, frames around the page.
+//! The browser refuses because of the headers: scripts in texts, requests to elsewhere, frames around the page.
 
 use serde_json::json;
 use sluice_testkit::browser::{Page, Scheme};
@@ -72,7 +72,7 @@ async fn no_other_page_puts_a_frame_around_this_one() {
     let refused = |page: &Page| {
         page.troubles().iter().any(|trouble| trouble.to_string().contains("frame-ancestors 'none'"))
     };
-    // The console is told by another process.
+    // Another process of the browser reports it to the console.
     for _ in 0..MOST_FRAMES {
         if refused(&page) {
             return;

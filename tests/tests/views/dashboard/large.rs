@@ -1,4 +1,4 @@
-//! The page with 1,000 queues and 20,000 Workloads, beside the same page with few: it stays small and smooth.
+//! The page with 1,000 queues and 20,000 Workloads, compared with the same page with few: it stays small and smooth.
 
 use sluice_testkit::browser::{Page, Scheme};
 

@@ -1,4 +1,4 @@
-//! The page while things change: what has the focus keeps it, what is open stays open, and what is old is not called live.
+//! The page during changes: the focus stays, open parts stay open, and outdated data are not called live.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

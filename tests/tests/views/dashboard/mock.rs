@@ -1,4 +1,4 @@
-//! A server that gives the dashboard's page and the answers of the made-up cluster.
+//! A server with the dashboard's page and the answers of the simulated cluster.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Runs of nodes whose names begin alike (docs/reference/06-algorithm.md 6.21).
+//! Runs of nodes whose names have the same prefix (docs/reference/06-algorithm.md 6.21).
 
 use super::{MAX_DOMAINS_IN_SLICE, Row};
 
@@ -8,8 +8,8 @@ const MAX_SLICES: usize = 1000;
 /// The longest value that a label of a node may have. Longer names are not names of nodes, and may have any number of dashes.
 const LONGEST_NAME: usize = 63;
 
-/// Cuts the domains into runs of consecutive ones with the same key. A node's key is the longest part of its name that ends in a
-/// dash and that another node's name begins with too; it is looked for ever fewer dashes deep, until the runs are few enough.
+/// Splits the domains into runs of consecutive ones with the same key. A node's key is the longest prefix of its name that ends in a dash and that
+/// another node's name has, too; the number of dashes is reduced until there are few enough runs.
 pub(super) fn runs(domains: &[Row]) -> Vec<&[Row]> {
     let names: Vec<&str> = domains.iter().map(|row| row.values.last().map_or("", String::as_str)).collect();
     let whole = || domains.chunks(MAX_DOMAINS_IN_SLICE).collect();

@@ -9,7 +9,7 @@ use super::pods_at::PodsAt;
 /// Every kind that there is.
 static KNOWN: RwLock<&'static [JobKind]> = RwLock::new(&JobKind::ALL);
 
-/// What a declared kind is called.
+/// The names of a declared kind.
 #[derive(Clone, Copy, Debug)]
 pub struct DeclaredNames<'a> {
     /// The API group.
@@ -30,12 +30,12 @@ pub struct DeclaredNames<'a> {
     pub pod_index: Option<&'a str>,
     /// Where its pod templates are, as far as the declaration says that by paths.
     pub pods: &'a [PodsAt],
-    /// Why that is not all of it, if it is not.
+    /// Why that list is incomplete, if it is.
     pub pods_by_adapter: Option<&'static str>,
 }
 
 impl DeclaredNames<'_> {
-    /// The facts of the kind, its names kept for as long as the process runs.
+    /// The properties of the kind. Its names are kept as long as the process runs.
     pub(super) fn integration(&self) -> Integration {
         let Self { group, version, kind, plural, suspend, ends, suspends_pods, pod_index, .. } = self;
         let kept = |name: &str| -> &'static str { String::from(name).leak() };
@@ -47,7 +47,7 @@ impl DeclaredNames<'_> {
             api_version: kept(&format!("{group}/{version}")),
             kind: kept(kind),
             plural: kept(plural),
-            // Those of the built-in kinds are single words.
+            // The names of the built-in kinds are single words.
             controller: framework,
             about: kept(&format!("{group}/{version} {kind}, as declared in the configuration")),
             reporter: kept(&format!("{framework}-kueue-controller")),
@@ -66,7 +66,7 @@ impl DeclaredNames<'_> {
 }
 
 impl JobKind {
-    /// Every kind that there is, those that the configuration declares included, in the order of the frameworks' names.
+    /// Every kind, including those that the configuration declares, in the order of the frameworks' names.
     pub fn all() -> &'static [Self] {
         *KNOWN.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,9 +76,9 @@ impl JobKind {
         Self(Box::leak(Box::new(names.integration())))
     }
 
-    /// Has everything see a declared kind, from now on and for as long as the process runs.
+    /// Makes a declared kind known, as long as the process runs.
     ///
-    /// The list is replaced: it is made anew a few times when a process starts, and read all the time.
+    /// The list is replaced: that happens a few times when a process starts, and it is read all the time.
     pub fn make_known(self) {
         let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
         if let Err(at) = known.binary_search(&self) {

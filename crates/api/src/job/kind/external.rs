@@ -1,5 +1,5 @@
-//! Kinds that others manage (`integrations.externalFrameworks`). Their objects are parents of jobs, and no jobs themselves: nothing of them is
-//! read but what every object says of itself, and nothing is written.
+//! Kinds that other controllers manage (`integrations.externalFrameworks`). Their objects are parents of jobs, and are not jobs themselves: only
+//! their metadata is read, and nothing is written.
 
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
@@ -8,10 +8,10 @@ use super::JobKind;
 use super::integration::{Integration, PLAIN};
 use crate::names::{dns1123_label_error, dns1123_subdomain_error};
 
-/// Those that were named. A name is kept for as long as the process runs.
+/// The external kinds that were named. A name is kept as long as the process runs.
 static NAMED: RwLock<Vec<JobKind>> = RwLock::new(Vec::new());
 
-/// Longest name of a kind.
+/// The longest name of a kind.
 const MAX_KIND: usize = 63;
 
 /// The parts of an entry `Kind.version.group`; none if it has another form.
@@ -26,7 +26,7 @@ pub fn parse_external(entry: &str) -> Option<[&str; 3]> {
     right.then_some(names)
 }
 
-/// The plural that a kind has where its CRD does not choose another one.
+/// The plural of a kind, unless its CRD chooses another one.
 fn usual_plural(kind: &str) -> String {
     let singular = kind.to_ascii_lowercase();
     if singular.ends_with('s') {
@@ -39,9 +39,9 @@ fn usual_plural(kind: &str) -> String {
 }
 
 impl JobKind {
-    /// The kind that an entry `Kind.version.group` names. Its plural is the usual one: see [`with_plural`](Self::with_plural).
+    /// The kind of an entry `Kind.version.group`. Its plural is the usual one: see [`with_plural`](Self::with_plural).
     ///
-    /// A kind that is built in keeps the name of its framework: both are equal, whatever else is known of the other.
+    /// A built-in kind keeps the name of its framework: both are equal, whatever their other properties.
     pub fn external(entry: &str) -> Option<Self> {
         let [kind, version, group] = parse_external(entry)?;
         let built = Self::ALL.into_iter().find(|built| built.group() == group && built.kind() == kind);
@@ -103,7 +103,7 @@ impl JobKind {
         self.group() == group && self.kind() == kind
     }
 
-    /// The kind that an owner reference names, if it is one of ours or one of these external ones (any version of the group).
+    /// The kind of an owner reference, if it is a known one or one of these external ones (any version of the group).
     pub fn from_owner_or(external: &BTreeSet<Self>, api_version: &str, kind: &str) -> Option<Self> {
         let own = Self::from_owner(api_version, kind);
         own.or_else(|| external.iter().find(|one| one.is_named_by(api_version, kind)).copied())
@@ -121,7 +121,7 @@ mod tests {
             ("Policy.v1beta1.named.example.com", "policies", "named.example.com/policy"),
             ("Class.v2.named.example.com", "classes", "named.example.com/class"),
             ("CronJob.v1.batch", "cronjobs", "batch/cronjob"),
-            // Built-in ones keep their names.
+            // Built-in kinds keep their names.
             ("MPIJob.v1.kubeflow.org", "mpijobs", "kubeflow.org/mpijob"),
             ("Deployment.v1.apps", "deployments", "deployment"),
         ] {
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!((kind.plural(), kind.framework()), (plural, framework), "{entry}");
             assert!(kind.is_external() && !JobKind::all().iter().any(|known| known.is_external()));
             assert_eq!(format!("{}.{}.{}", kind.kind(), kind.version(), kind.group()), entry);
-            // The same one each time.
+            // The same object each time.
             assert!(std::ptr::eq(kind.integration(), JobKind::external(entry).unwrap().integration()));
         }
         let external = JobKind::external("MPIJob.v1.kubeflow.org").unwrap();

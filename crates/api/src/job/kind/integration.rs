@@ -1,10 +1,10 @@
-//! What is known of a job kind besides what its adapter does.
+//! The properties of a job kind outside its adapter.
 
 use super::pods_at::PodsAt;
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 
-/// The jobs of one kind that the controller of another makes.
+/// The jobs of one kind that the controller of another kind makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
     /// Their framework.
@@ -24,18 +24,19 @@ pub enum PartNames {
     Job(&'static str),
     /// As the job itself: it plays all pod sets of the job, by their names.
     Same,
-    /// What its controller thinks of, and writes into the job's status before it makes it: it plays several pod sets of the job.
+    /// A name that the controller generates and writes into the job's status before it creates the part, which represents several pod sets of the
+    /// job.
     Generated,
 }
 
 impl PartNames {
-    /// Whether such a part plays one pod set of the job.
+    /// Whether such a part represents one pod set of the job.
     pub fn is_of_one(self) -> bool {
         matches!(self, Self::Numbered | Self::PodSet | Self::Job(_))
     }
 }
 
-/// What a job kind is, as far as it can be said in a table (docs/reference/07-integrations.md, the table in 7.1).
+/// The properties of a job kind that fit in a table (docs/reference/07-integrations.md, the table in 7.1).
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a kind")]
 pub struct Integration {
@@ -53,7 +54,7 @@ pub struct Integration {
     pub plural: &'static str,
     /// The name of its controller in `--controllers`.
     pub controller: &'static str,
-    /// What that controller is about.
+    /// The purpose of that controller.
     pub about: &'static str,
     /// Which controller reports the kind's events (docs/reference/03-conditions-events.md 3.6).
     pub reporter: &'static str,
@@ -61,13 +62,13 @@ pub struct Integration {
     pub built_into_kubernetes: bool,
     /// Whether its jobs are made of pods, alone or in groups: a start is a write for each, and a stop deletes.
     pub of_pods: bool,
-    /// The feature gate without which its framework cannot be listed.
+    /// The feature gate that its framework requires.
     pub gate: Option<Gate>,
     /// Where its pod templates are, and how many pods there are of each, in the order of the pod sets.
     pub pods: &'static [PodsAt],
     /// Why its adapter says what pods there are besides, or instead; none where [`pods`](Self::pods) say all of it.
     pub pods_by_adapter: Option<&'static str>,
-    /// The path of the field with the PriorityClass of all its pods, which goes before those of the templates. Empty where there is none.
+    /// The path of the field with the PriorityClass of all its pods, which takes precedence over the templates'. Empty if there is none.
     pub priority_class: &'static [&'static str],
     /// The kinds of the template objects that its jobs name, and that say what pods they have.
     pub templates: &'static [TemplateKind],
@@ -75,23 +76,23 @@ pub struct Integration {
     pub suspends_pods: bool,
     /// Whether each of its pods is a job of its own, and it is none.
     pub pods_are_jobs: bool,
-    /// The label with the number of a pod among those of the object, of a kind whose pods make one job together.
+    /// The label with the number of a pod in its object, for a kind whose pods form one job together.
     pub pod_index: Option<&'static str>,
-    /// The label with the object's name on all its pods, of a kind whose pods are in groups, each of which is a job of its own.
+    /// The label with the object's name on all its pods, for a kind whose pods are in groups, each of which is a job.
     pub group_label: Option<&'static str>,
-    /// The label of the pods of such a group with the group's number.
+    /// The label with the group's number on the pods of such a group.
     pub group_index: Option<&'static str>,
-    /// The annotation of the pods of such a group with how many they are.
+    /// The annotation with the group's size on the pods of such a group.
     pub group_size: Option<&'static str>,
-    /// The framework of what its controller makes for such a group, and that makes the pods.
+    /// The framework of the object that its controller makes for such a group, and that makes the pods.
     pub group_owner: Option<&'static str>,
-    /// What its Workload says while its controller, or its user, holds it back.
+    /// The message of its Workload while its controller, or its user, holds it back.
     pub on_hold: &'static str,
-    /// The jobs that the kind's controller makes, each of which has its pods.
+    /// The jobs that the kind's controller makes, each with its own pods.
     pub parts: &'static [Parts],
     /// Whether its objects wrap whole objects of other kinds, which its controller makes at a start and deletes at a stop.
     pub wraps_objects: bool,
-    /// Whether its controller lets parts that it made before a start run as they are, whatever the job's templates say by then.
+    /// Whether its controller reuses parts from before a start as they are, even if the job's templates have changed.
     pub resumes_parts_as_made: bool,
     /// Whether its controller lets a part that runs go on when the job is stopped: Sluice stops it then.
     pub leaves_parts: bool,
@@ -101,10 +102,10 @@ pub struct Integration {
     pub part_label: Option<&'static str>,
     /// The label with the job's name that all pods of a job have, its parts' included.
     pub pod_label: Option<&'static str>,
-    /// The same of a kind whose controller gives pods such a label for people: pods are listed by it, and nothing depends on it.
+    /// The same for a kind whose controller sets such a label for users: pods are listed by it, and nothing depends on it.
     pub listing_label: Option<&'static str>,
-    /// Whether a new pod tells its job by that label alone: the job is not its controller, or becomes so later. Its name, or that of the pod
-    /// that controls it, is one that the job names.
+    /// Whether only that label identifies the job of a new pod: the job is not its controller, or only becomes it later. The job contains the pod's
+    /// name, or the name of the pod that controls it.
     pub pods_tell_by_label: bool,
     /// Where they do: the label selector of the pods that make the others.
     pub maker_pods: Option<&'static str>,
@@ -116,19 +117,19 @@ pub struct Integration {
     pub ends: bool,
     /// The path of the field that suspends its jobs.
     pub suspend: &'static [&'static str],
-    /// The condition that says that its pods run, or are to, where one does.
+    /// The condition for running or expected pods, if there is one.
     pub active: &'static str,
-    /// The condition that says that its pods are ready, where one does.
+    /// The condition for ready pods, if there is one.
     pub ready: &'static str,
-    /// The condition that says that it succeeded, where one does.
+    /// The condition for success, if there is one.
     pub succeeded: &'static str,
-    /// The condition that says that it failed, where one does.
+    /// The condition for failure, if there is one.
     pub failed: &'static str,
-    /// The annotation by which each part takes whole groups of nodes: those with the same value of the label that it names.
+    /// The annotation with which each part takes whole groups of nodes: those with the same value of the annotation's label.
     pub exclusive_topology: Option<&'static str>,
-    /// Whether its controller makes all pods anew when one fails, and counts that in `status.restarts`.
+    /// Whether its controller recreates all pods when one fails, and counts that in `status.restarts`.
     pub restarts_whole: bool,
-    /// The label of its pods with how often it had restarted when they were made, of such a kind.
+    /// The label of its pods with the number of restarts at their creation, for such a kind.
     pub restart_label: Option<&'static str>,
     /// Labels and annotations that its controller adds to the templates of what it makes and looks after: keys, or beginnings of keys, which end
     /// with a slash.
@@ -147,7 +148,7 @@ pub struct Integration {
     pub external: bool,
 }
 
-/// A kind whose controller makes pods and nothing else, without anything that only some kinds have. Its names are to be filled in.
+/// A kind whose controller makes only pods, without special properties. Its names must be filled in.
 pub(super) const PLAIN: Integration = Integration {
     framework: "",
     group: "",

@@ -1,4 +1,4 @@
-//! Kinds are told apart by the names of their frameworks, and come in the order of these.
+//! Kinds are identified and ordered by the names of their frameworks.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -28,7 +28,7 @@ impl PartialOrd for JobKind {
 
 impl Ord for JobKind {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Most comparisons are of one kind with itself.
+        // Most comparisons are of a kind with itself.
         if std::ptr::eq(self.0, other.0) {
             return Ordering::Equal;
         }

@@ -1,4 +1,4 @@
-//! Where objects have their pod templates, and how many pods there are of each.
+//! Where objects have their pod templates, and the number of pods of each.
 
 use std::fmt::Display;
 
@@ -11,9 +11,9 @@ pub struct PodsAt {
     pub template: &'static str,
     /// How many pods of the template there are at a time; where there are parts, in each of them.
     pub count: CountAt,
-    /// The parts that are made of the template, where there are more than the one.
+    /// The parts that are made from the template, if there can be several.
     pub parts: Option<PartsAt>,
-    /// The label of a pod with its number among those of its template, or of its part.
+    /// The label with the number of a pod in its template, or in its part.
     pub index: Option<&'static str>,
 }
 
@@ -22,7 +22,7 @@ pub struct PodsAt {
 pub enum PodPlace {
     /// The object itself: the name of the pod set.
     Object(&'static str),
-    /// Entries of a map, one for each type of pods.
+    /// The entries of a map, one for each type of pods.
     Types {
         /// The map: a JSON pointer.
         map: &'static str,
@@ -38,12 +38,12 @@ pub enum PodPlace {
     },
 }
 
-/// What says how many pods there are: JSON pointers from the place on.
+/// Where the number of pods is: JSON pointers from the template's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountAt {
-    /// There is one.
+    /// The number is one.
     One,
-    /// A field; without it there is one.
+    /// A field; if it is missing the number is one.
     Field(&'static str),
     /// The spec of a batch Job: its parallelism, or its completions if these are fewer.
     OfJob(&'static str),
@@ -51,10 +51,10 @@ pub enum CountAt {
     ByAdapter,
 }
 
-/// The parts that are made of a template, each of which has the pods: JSON pointers from the place on.
+/// The parts that are made from a template, each of which has the pods: JSON pointers from the template's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartsAt {
-    /// The field with their number; without it there is one.
+    /// The field with their number; if it is missing the number is one.
     pub count: &'static str,
     /// The template of a part: its metadata and its spec.
     pub template: &'static str,
@@ -63,7 +63,7 @@ pub struct PartsAt {
 }
 
 impl PodsAt {
-    /// The one pod template of an object that has its number of pods in a field.
+    /// The only pod template of an object with its number of pods in a field.
     pub const fn one(template: &'static str, count: CountAt) -> Self {
         let place = PodPlace::Object(crate::labels::DEFAULT_POD_SET_NAME);
         Self { place, template, count, parts: None, index: None }

@@ -1,7 +1,7 @@
-//! The kinds that are built in. Nothing else lists them.
+//! The built-in kinds. Nothing else lists them.
 //!
-//! An entry is `NAME by folder::ADAPTER;`. In that folder of `crates/jobs/src` are the kind's descriptor, which is included here, and its
-//! adapter. Entries are sorted by framework.
+//! An entry is `NAME by folder::ADAPTER;`. That folder of `crates/jobs/src` has the kind's descriptor, which is included here, and its adapter.
+//! Entries are sorted by framework.
 
 use super::JobKind;
 use super::integration::{Integration, PLAIN, PartNames, Parts};
@@ -9,15 +9,15 @@ use super::pods_at::{CountAt, PartsAt, PodPlace, PodsAt};
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 
-/// What Ray's kinds have in common.
+/// The common parts of Ray's kinds.
 #[path = "../../../../jobs/src/ray/family.rs"]
 mod ray;
-/// What Kubeflow's kinds have in common.
+/// The common parts of Kubeflow's kinds.
 #[path = "../../../../jobs/src/replica_specs/family.rs"]
 mod replica_specs;
 
-/// Makes the kinds, the list of them, and the macro that lists their adapters. The first sign is the one that macros begin variables with: the
-/// macro that is made needs one of its own.
+/// Makes the kinds, their list, and the macro that lists their adapters. The first token is the `$` of macro variables: the generated macro needs one
+/// of its own.
 macro_rules! kinds {
     (($sign:tt) $($name:ident by $folder:ident :: $adapter:ident;)+) => {
         $(mod $folder {
@@ -30,7 +30,7 @@ macro_rules! kinds {
                 pub const $name: Self = Self(&$folder::DESCRIPTOR);
             )+
 
-            /// Every kind that is built in, in the order of the frameworks' names.
+            /// Every built-in kind, in the order of the frameworks' names.
             pub const ALL: [Self; [$(stringify!($name)),+].len()] = [$(Self::$name),+];
         }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn kinds_are_told_apart_and_in_the_order_of_their_names() {
+fn kinds_are_distinguished_and_in_the_order_of_their_names() {
     assert!(JobKind::ALL.is_sorted());
     for (at, kind) in JobKind::ALL.into_iter().enumerate() {
         assert_eq!(JobKind::named(kind.framework()), Some(kind));

@@ -160,7 +160,7 @@ fn what_a_queue_borrows_is_borrowed_by_those_who_use_it_in_proportion() {
 }
 
 #[test]
-fn a_quota_that_is_told_late_holds_from_the_beginning() {
+fn a_quota_that_is_reported_late_holds_from_the_beginning() {
     let lines = [quota(5, "2"), reserved(0, "a", "4")];
     assert_eq!(share(&ledger(lines, 0, 2)), [8, 4, 4]);
 }

@@ -1,4 +1,4 @@
-//! What is passed over changes nothing: compared with a room that looks at all nodes each time.
+//! Skipping nodes changes no result: compared with an implementation that visits all nodes each time.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Candidates in their order, and which of them have to go, compared with the plain rules.
+//! The order of candidates, and the preempted ones, compared with a plain implementation of the rules.
 
 use std::cmp::Reverse;
 

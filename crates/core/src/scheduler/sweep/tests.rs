@@ -1,4 +1,4 @@
-//! Tables stay short, and decisions stay the same, whatever came and went.
+//! Tables stay short, and decisions stay the same, after any creations and deletions.
 
 use crate::config::Config;
 use crate::fixtures::{Co, Cq, Job, NS, cohort, cq, flavor, job, key, lq, n, q};

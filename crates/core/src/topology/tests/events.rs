@@ -1,4 +1,4 @@
-//! docs/reference/06-algorithm.md 6.12: nodes and usage that come, change and go.
+//! docs/reference/06-algorithm.md 6.12: nodes and usage that are added, changed and removed.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Placements on every small topology against all placements that there are.
+//! Placements on every small topology, compared with all possible placements.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! docs/reference/06-algorithm.md 6.12: leaves, which of them count, and what a failure says about the others.
+//! docs/reference/06-algorithm.md 6.12: leaves, which of them count, and how a failure describes the others.
 
 use sluice_selector::{Operator, TolerationOperator};
 

@@ -1,4 +1,4 @@
-//! The language in which the tests of topology say what nodes there are and what is asked for.
+//! A short notation for nodes and topology requests in tests.
 
 use std::sync::Arc;
 

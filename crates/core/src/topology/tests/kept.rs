@@ -1,4 +1,4 @@
-//! Counts that are kept between placements: the same as fresh ones, and only what has changed is counted.
+//! Cached counts between placements: they equal fresh ones, and only changed nodes are counted again.
 
 use super::fixture::{LEVELS, Pods, World, node, pods, show, taint, tas_flavor, world_of};
 use super::random::Random;

@@ -1,4 +1,4 @@
-//! docs/reference/06-algorithm.md 6.12: the level, and which of its domains.
+//! docs/reference/06-algorithm.md 6.12: the chosen level and domains.
 
 use super::fixture::{LEVELS, Pods, World, node, pods, show, world, world_of};
 

@@ -1,4 +1,4 @@
-//! Slices that move whole because a node of theirs was lost (ours).
+//! Slices that move as a whole because they lost a node (not in Kueue).
 
 use super::fixture::{LEVELS, Pods, World, node, pods, show, world, world_of};
 use super::random::Random;

@@ -1,5 +1,5 @@
-//! Placements on random topologies, node for node against a naive placement that works out anew what fits wherever it looks. Nodes have taints,
-//! labels and pods that are not ours.
+//! Placements on random topologies, compared node by node with a naive implementation that computes all capacities again each time. Nodes have
+//! taints, labels and foreign pods.
 
 use std::ops::Range;
 

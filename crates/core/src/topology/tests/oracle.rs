@@ -1,4 +1,4 @@
-//! Placements on small random topologies against what all domains say when they are simply tried.
+//! Placements on small random topologies, compared with trying all domains.
 
 use std::collections::BTreeMap;
 

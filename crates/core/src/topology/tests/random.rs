@@ -1,4 +1,4 @@
-//! Random events: what is kept up to date is what a new start gives, and no pod is placed where it does not fit.
+//! Random events: the incremental state equals that of a new start, and no pod is placed where it does not fit.
 
 use super::fixture::{LEVELS, Pods, World, node, pods, show, taint, world_of};
 use crate::Name;

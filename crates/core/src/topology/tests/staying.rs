@@ -1,4 +1,4 @@
-//! docs/reference/06-algorithm.md 6.14 and 6.12 "Elastic": pods that stay while others are placed.
+//! docs/reference/06-algorithm.md 6.14 and 6.12 "Elastic": some pods stay while others are placed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The one table of cases, here and through what the core is told.
+//! The table of cases, checked against this module and against the core with the same inputs.
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
 use serde::Deserialize;

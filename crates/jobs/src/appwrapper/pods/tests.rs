@@ -1,4 +1,4 @@
-//! What an AppWrapper wraps, held to what it declares: in number and size, as the wrapped object's own kind makes its pods.
+//! Components checked against their declarations: number and size of the pods that the wrapped object's own kind makes.
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};

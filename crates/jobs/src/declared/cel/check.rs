@@ -1,4 +1,4 @@
-//! What is refused of an expression that can be parsed, and what is changed in it.
+//! Refuses expressions that can be parsed and are not allowed, and changes parsed ones.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::functions::{self, NAMES};
 use super::path::{SELF, SelfPath};
 use super::sets;
 
-/// Deepest expression: evaluating one uses the stack.
+/// The deepest expression: evaluation uses the stack.
 const MAX_DEPTH: usize = 40;
 /// Operators whose costs do not depend on how large their operands are.
 const CHEAP: [&str; 11] = [
@@ -45,9 +45,9 @@ const OPERATORS: [&str; 10] = [
 /// An expression that can be evaluated.
 pub(super) struct Checked {
     pub expr: IdedExpr,
-    /// What it reads of `self`, by the names that stand for it.
+    /// The paths of `self` that it reads, by the variables that replace them.
     pub reads: BTreeMap<String, SelfPath>,
-    /// What one evaluation costs at least.
+    /// The least cost of one evaluation.
     pub steps: u64,
 }
 
@@ -74,7 +74,7 @@ impl Checker {
         }
         self.steps += 1;
         if let Some(path) = SelfPath::of(expr) {
-            // Not to be taken for another: a key may be any text.
+            // A name that no key equals: a key may be any text.
             let name = format!("{path:?}");
             expr.expr = Expr::Ident(name.clone());
             self.reads.insert(name, path);
@@ -144,7 +144,7 @@ impl Checker {
     fn paid(&mut self, operand: &mut IdedExpr, factor: i64, depth: usize) -> Result<(), String> {
         self.expression(operand, depth + 1)?;
         match &operand.expr {
-            // What is in it was paid for when it was put there. What a macro collects is added to in place.
+            // Its content was paid for when it was added. What a macro collects is extended in place.
             Expr::Literal(_) | Expr::List(_) if factor == 1 => {}
             Expr::Ident(name) if name.starts_with('@') => {}
             _ => call_around(operand, cost::PAY, factor),

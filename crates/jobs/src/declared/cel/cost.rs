@@ -16,10 +16,10 @@ pub(super) const PAY: &str = "@pay";
 /// of a map: these alone are copied, so that what the map holds costs no more than reading it did.
 pub(super) const RANGE: &str = "@range";
 
-/// So many bytes of a string are one step.
+/// How many bytes of a string are one step.
 const BYTES_PER_STEP: u64 = 32;
 
-/// The steps that are left for one object.
+/// The remaining steps for one object.
 #[derive(Clone)]
 pub(in crate::declared) struct Budget(Arc<AtomicU64>);
 
@@ -32,7 +32,7 @@ impl Budget {
         Self(Arc::new(AtomicU64::new(Self::STEPS)))
     }
 
-    /// Takes some. If there are not so many left, there are none from then on.
+    /// Takes some. If not enough are left, none are left from then on.
     pub fn take(&self, steps: u64) -> Result<(), ExecutionError> {
         let left = self.0.load(Ordering::Relaxed);
         if steps >= left {

@@ -1,5 +1,5 @@
-//! The functions that expressions may call: CEL's own, and of Kubernetes' libraries those for strings, for lists of numbers, for patterns and for quantities. What one of
-//! them may make of a large text is known from the expression alone, so that it can be paid for before.
+//! The functions that expressions may call: CEL's own, and those of Kubernetes' libraries for strings, lists of numbers, patterns and quantities. The
+//! largest result for a large text is known from the expression alone, so that it can be paid for before.
 
 use cel::common::ast::{CallExpr, Expr, LiteralValue};
 use cel::common::functions::Function;
@@ -66,21 +66,21 @@ pub(super) const NAMES: [&str; 52] = [
 
 /// Longest pattern of `matches`, `find` and `findAll`, in bytes.
 const MAX_PATTERN: usize = 128;
-/// Largest program that a pattern may come to, in bytes.
+/// The largest compiled pattern, in bytes.
 const MAX_PATTERN_PROGRAM: usize = 1 << 16;
 /// Compiling a pattern, which is done each time, in steps.
 const PATTERN_STEPS: u64 = 2_000;
-/// What looking for a pattern costs, in terms of other uses of a text.
+/// The cost of searching for a pattern, relative to other uses of a text.
 const PATTERN_FACTOR: i64 = 64;
-/// The same of what takes a text apart, character by character.
+/// The same for functions that split a text, character by character.
 const SPLIT_FACTOR: i64 = 32;
-/// The same of what reads it in characters.
+/// The same for functions that read characters.
 const CHARACTERS_FACTOR: i64 = 4;
 /// Longest text that `join` puts between others, in bytes: what an item of a list costs.
 const MAX_SEPARATOR: usize = 32;
 
-/// What a call costs: at least, in steps, and for each use of its operands, in terms of other uses. What is larger than its operands, or takes longer
-/// than reading them, goes by texts that are written in the expression.
+/// The cost of a call: at least this number of steps, and for each use of its operands a factor relative to other uses. If the result is larger than
+/// the operands, or takes longer than reading them, it depends on texts that are written in the expression.
 pub(super) fn cost(call: &CallExpr) -> Result<(u64, i64), String> {
     let name = call.func_name.as_str();
     let written = |at: usize, what: &str| -> Result<Option<&str>, String> {
@@ -175,7 +175,7 @@ fn searched<'a>(name: &str, args: &'a [CowVal<'_, '_>]) -> Result<(&'a str, Rege
     Ok((text, pattern.map_err(|error| ExecutionError::function_error(name, error))?))
 }
 
-/// What a pattern matches first; else an empty text.
+/// The first match of a pattern; else an empty text.
 #[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn find<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let (text, pattern) = searched("find", &args)?;
@@ -183,7 +183,7 @@ fn find<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionEr
     Ok(CowVal::owned(CelString::from(found.to_owned())))
 }
 
-/// All that a pattern matches, or so many of them.
+/// All matches of a pattern, or up to a number of them.
 #[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn find_all<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let (text, pattern) = searched("findAll", &args)?;

@@ -1,8 +1,8 @@
 //! Expressions of declarations: compiled once, evaluated over objects that any user may have written.
 //!
-//! The crate `cel` parses and evaluates. It has no limit of costs, so the parsed expression is changed before it is used: what takes longer
-//! with larger data pays for it first ([`cost`]), and what is read of `self` is read straight from the object ([`path`]).
-//! An evaluation depends on nothing but the expression and the object: maps are gone through in the order of their keys.
+//! The crate `cel` parses and evaluates. It has no cost limit, so the parsed expression is changed before it is used: operations that take longer
+//! with larger data pay for it first ([`cost`]), and paths of `self` are read directly from the object ([`path`]). An evaluation depends on nothing
+//! but the expression and the object: maps are visited in the order of their keys.
 
 mod check;
 mod cost;
@@ -43,14 +43,14 @@ static FUNCTIONS: LazyLock<Arc<Env>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(super) struct Expression {
     expr: IdedExpr,
-    /// What it reads of `self`, by the names that stand for it.
+    /// The paths of `self` that it reads, by the variables that replace them.
     reads: BTreeMap<String, SelfPath>,
-    /// What one evaluation costs at least.
+    /// The least cost of one evaluation.
     base: u64,
 }
 
 impl Expression {
-    /// Compiles an expression; else says what is wrong with it.
+    /// Compiles an expression; an error describes the problem.
     #[expect(clippy::disallowed_methods, reason = "one thread, whose result is waited for")]
     pub fn compile(source: &str) -> Result<Self, String> {
         if source.trim().is_empty() || source.len() > MAX_LENGTH {

@@ -1,6 +1,6 @@
-//! What an expression reads of `self`: `self.status.phase`, `self.spec.?count`, `has(self.status.phase)`.
+//! Paths of `self` in an expression: `self.status.phase`, `self.spec.?count`, `has(self.status.phase)`.
 //!
-//! It is read from the object itself, so that the rest of the object costs nothing.
+//! They are read from the object itself, so that the rest of the object costs nothing.
 
 use std::fmt;
 
@@ -29,25 +29,25 @@ pub(super) struct SelfPath {
     presence_of: Option<String>,
 }
 
-/// What is at a path.
+/// The value at a path.
 pub(super) enum Found<'v> {
-    /// Nothing, where there has to be something.
+    /// Nothing, although the path requires a value.
     Absent,
     /// A value.
     Value(&'v Value),
-    /// Nothing, and that is said.
+    /// Nothing, as an optional value.
     None,
-    /// Whether a field is there.
+    /// Whether a field exists.
     Presence(bool),
 }
 
 impl SelfPath {
-    /// The path that an expression spells, if it spells one.
+    /// The path that an expression spells, if it is one.
     pub fn of(expr: &IdedExpr) -> Option<Self> {
         match &expr.expr {
             Expr::Select(select) if select.test => {
                 let steps = steps(&select.operand)?;
-                // Whether the field of an optional value is there is for CEL to say.
+                // CEL decides whether the field of an optional value exists.
                 let certain = steps.iter().all(|step| !matches!(step, Step::MaybeKey(_)));
                 certain.then(|| Self { steps, presence_of: Some(select.field.clone()) })
             }
@@ -64,7 +64,7 @@ impl SelfPath {
         }
     }
 
-    /// What an object has there.
+    /// The value of an object at this path.
     pub fn find<'v>(&self, object: &'v Value) -> Found<'v> {
         let mut at = object;
         let mut maybe = false;

@@ -1,6 +1,6 @@
-//! Of Kubernetes' libraries those that compare values of lists with one another: sets, and where something is in a list.
+//! Functions of Kubernetes' libraries that compare values of lists with one another: sets, and the position of an item in a list.
 //!
-//! How long they take is the product of two sizes, so they get the budget and pay for it themselves.
+//! Their time is the product of two sizes, so they receive the budget and pay themselves.
 
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
 use cel::common::functions::Function;
@@ -12,7 +12,7 @@ use super::cost::{self, BUDGET, Budget};
 
 /// The library of sets: `sets.contains(one, other)`.
 const SETS: &str = "sets";
-/// What is called instead of a function, with the budget as its first operand.
+/// The functions that are called instead, with the budget as the first operand.
 const FUNCTIONS: [(&str, usize, Function); 5] = [
     ("@contains", 2, contains),
     ("@equivalent", 2, equivalent),
@@ -30,7 +30,7 @@ pub(super) fn add_to(env: &mut Env) {
         env.add_overload(name, name, (0..=operands).map(|_| DYN_TYPE).collect(), function)
             .expect("no function of CEL is called so");
     }
-    // With a text that is written there: the call paid for the list.
+    // With a text that is written in the expression: the call has paid for the list.
     let of_lists: [(&str, Function); 2] = [("indexOf", index_in_list), ("lastIndexOf", last_index_in_list)];
     for (name, function) in of_lists {
         env.add_member_overload(name, &format!("list.{name}()"), LIST_TYPE, vec![DYN_TYPE], function)
@@ -38,8 +38,8 @@ pub(super) fn add_to(env: &mut Env) {
     }
 }
 
-/// Has a call of one of these functions be given the budget, if it is one: a call of the library of sets, or of `indexOf` and `lastIndexOf` with what is not
-/// written there. `is_variable` says whether a name is one of a variable.
+/// Adds the budget to a call of one of these functions: a call of the library of sets, or of `indexOf` and `lastIndexOf` with a text that is not
+/// written in the expression. `is_variable` returns whether a name is a variable.
 pub(super) fn rewritten(call: &mut CallExpr, is_variable: impl Fn(&str) -> bool) -> bool {
     let of_sets = match call.target.as_deref().map(|target| &target.expr) {
         Some(Expr::Ident(name)) => name == SETS && !is_variable(SETS),
@@ -132,7 +132,7 @@ fn intersects<'b, 'v>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(false)))
 }
 
-/// Where a list has an item, the first or the last; else -1.
+/// The first or last position of an item in a list; else -1.
 fn position<'b, 'v>(name: &str, among: &CowVal<'_, '_>, wanted: &dyn Val, last: bool) -> Answer<'b, 'v> {
     let items = list(name, among)?;
     let at = if last {
@@ -172,7 +172,7 @@ fn last_index_of<'b, 'v>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
     in_either("lastIndexOf", args, true)
 }
 
-/// Where a list has an item, or a text another one, which is not written there.
+/// The position of an item in a list, or of a text in a text, that is not written in the expression.
 fn in_either<'b, 'v>(name: &str, args: Args<'b, 'v>, last: bool) -> Answer<'b, 'v> {
     let (budget, [among, wanted]) = arguments(name, args)?;
     let texts = (among.downcast_ref::<CelString>(), wanted.downcast_ref::<CelString>());

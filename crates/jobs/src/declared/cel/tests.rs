@@ -198,7 +198,7 @@ fn times_mean_what_they_mean_to_cel() {
 }
 
 #[test]
-fn what_is_not_there_is_told_from_what_is_wrong() {
+fn what_is_missing_is_distinguished_from_what_is_wrong() {
     let object = json!({"status": {"phase": "x", "list": [{}]}});
     for (source, key) in [
         ("self.status.active > 0", "self.status.active"),

@@ -1,6 +1,6 @@
 //! Timestamps and durations, as CEL has them: `timestamp(self.status.end) - timestamp(self.status.start) > duration('5m')`.
 //!
-//! There is no time of day: an expression depends on nothing but the object. Zones are `UTC` and offsets such as `-08:00`, so that it does not
+//! There is no current time: an expression depends on nothing but the object. Zones are `UTC` and offsets such as `-08:00`, so that it does not
 //! depend on a table of zones either.
 
 use std::any::Any;
@@ -115,7 +115,7 @@ fn wrong(what: &str, one: &dyn Val, other: &dyn Val) -> ExecutionError {
     ExecutionError::function_error(what, format!("is not for a {one} and a {other}"))
 }
 
-/// A result that is in its bounds.
+/// A result within its bounds.
 fn bounded<'b, 'v>(what: &str, found: Option<impl StaticVal + 'v>) -> Answer<'b, 'v> {
     let found = found.ok_or_else(|| ExecutionError::function_error(what, "the result is out of range"))?;
     Ok(CowVal::owned(found))
@@ -202,7 +202,7 @@ pub(super) fn add_to(env: &mut Env) {
     }
 }
 
-/// What is read of a timestamp, in a zone. Months and days of the year, the month and the week are counted from 0, the date from 1.
+/// The fields of a timestamp, in a zone. Months and days of the year, the month and the week are counted from 0, the date from 1.
 const FIELDS: [(&str, Function); 10] = [
     ("getFullYear", |args| field("getFullYear", &args, |at| at.year().into())),
     ("getMonth", |args| field("getMonth", &args, |at| i64::from(at.month()) - 1)),
@@ -313,7 +313,7 @@ fn duration<'b, 'v>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelDuration(SignedDuration::from_nanos(found.as_nanos()))))
 }
 
-/// How long a duration is, in so many milliseconds.
+/// The length of a duration, in units of this number of milliseconds.
 #[expect(clippy::needless_pass_by_value, reason = "as the library calls it")]
 fn length<'b, 'v, const MILLIS: i128>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
     let length: &CelDuration = of("a length of time", &args)?;

@@ -47,7 +47,7 @@ pub(super) fn read<'v>(value: &'v Value, budget: &Budget) -> Option<Box<dyn Val 
     })
 }
 
-/// What an expression came to, as JSON.
+/// The value of an expression, as JSON.
 pub(super) fn written(value: &dyn Val, budget: &Budget) -> Result<Value, Failure> {
     budget.take(1).map_err(|_| Failure::TooCostly)?;
     if let Some(value) = value.downcast_ref::<CelBool>() {

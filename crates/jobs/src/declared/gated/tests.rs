@@ -1,4 +1,4 @@
-//! Kinds by declaration whose pods wait for admission in their place.
+//! Declared kinds whose pods wait for admission themselves.
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
@@ -89,7 +89,7 @@ fn its_templates_mark_the_pods_and_nothing_else_of_it_is_written() {
 }
 
 #[test]
-fn an_object_without_the_marks_is_told_so_and_is_not_queued() {
+fn an_object_without_the_marks_gets_the_reason_and_is_not_queued() {
     const GROUP: &str = "pruned.gated.example.com";
     let (world, kind) = (World::default(), declared(&declaration(GROUP)).unwrap());
     let mut pruned = world.written(kind, Operation::Create, &crew(GROUP, 3));

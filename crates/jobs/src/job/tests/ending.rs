@@ -1,4 +1,4 @@
-//! The end of a Job: when it is neither started nor stopped, and what puts it right.
+//! The end of a Job: when it is neither started nor stopped, and how its start time is restored.
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView, PodSetInfo};

@@ -127,7 +127,7 @@ fn the_rest_of_a_stop_waits_for_active_pods_of_a_suspended_job() {
 }
 
 #[test]
-fn pods_of_a_job_that_run_and_those_that_terminate_are_told_apart() {
+fn pods_of_a_job_that_run_and_those_that_terminate_are_distinguished() {
     let pods = |status: Value| {
         let view = observe_job(|job| job["status"] = status);
         (view.active, view.terminating)

@@ -1,4 +1,4 @@
-//! That what a group counts is what is there.
+//! The counters of a group equal a recount.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Plain pods and groups as the engine sees jobs.
+//! Plain pods and groups as the engine's views of jobs.
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobRef};

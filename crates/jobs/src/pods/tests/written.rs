@@ -1,4 +1,4 @@
-//! What happens to a plain pod when it is created or changed.
+//! The webhook's effects on a plain pod that is created or changed.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn a_queued_pod_waits() {
 }
 
 #[test]
-fn a_queued_pod_has_so_many_values() {
+fn the_values_of_a_queued_pod_are_limited() {
     let tolerant = |number: usize| {
         let mut pod = World::default().create(&pod());
         pod["spec"]["tolerations"] = json!(vec![json!({"key": "k"}); number]);

@@ -1,4 +1,4 @@
-//! The rules for SparkApplications, which the webhook holds them against.
+//! The rules for SparkApplications that the webhook checks.
 
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;

@@ -81,7 +81,7 @@ fn certificates_of_another_ca_are_refused_by_tls() {
 }
 
 #[test]
-fn settings_that_are_incomplete_or_broken_are_told() {
+fn settings_that_are_incomplete_or_broken_are_reported() {
     let ca = Ca::new("ca");
     for (key, value) in [
         ("requestheader-client-ca-file", ""),

@@ -213,7 +213,7 @@ fn what_is_gone_is_not_shown_and_what_is_the_same_is_no_change() {
 }
 
 #[test]
-fn what_happened_is_told_once_newest_first_and_bounded() {
+fn what_happened_is_reported_once_newest_first_and_bounded() {
     let store = Store::default();
     store.synced();
     let reported = |store: &Store| {
@@ -305,7 +305,7 @@ fn namespaces_are_those_of_workloads_and_queues() {
 }
 
 #[test]
-fn it_is_told_when_the_cluster_cannot_be_read_and_when_it_can_again() {
+fn it_is_reported_when_the_cluster_cannot_be_read_and_when_it_can_again() {
     let store = Store::default();
     let mut reported = store.revisions();
     let read = Timestamp::UNIX_EPOCH;

@@ -1,4 +1,4 @@
-//! Changes that a caller wants to see tried: a quota, a priority, more nodes, a new node pool.
+//! The changes that a caller can try: a quota, a priority, more nodes, a new node pool.
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use crate::visibility::status::Refusal;
 const MOST_NODES: u32 = 1000;
 /// The longest name, in bytes: more than any object's.
 const LONGEST: usize = 512;
-/// The label by which a job names the class of its priority.
+/// The label by which a job names its priority class.
 const CLASS: &str = "kueue.x-k8s.io/priority-class";
 
 /// One change.
@@ -51,17 +51,17 @@ pub enum Change {
         /// How many.
         count: u32,
     },
-    /// A node pool that is not there yet.
+    /// A node pool that does not exist yet.
     Pool(Pool),
 }
 
 impl Change {
-    /// Whether it is within bounds, and about what the viewer may see.
+    /// Checks that it is within bounds, and about objects that the viewer may see.
     ///
     /// # Errors
     ///
-    /// If a name is too long, a quota is not a quantity or is negative, nodes are not 1 to 1000, what they have is no quantity above zero, or the viewer may not see Workloads of the namespace,
-    /// may not list nodes, or may not know the ClusterQueue: that is then as if there were none.
+    /// If a name is too long, a quota is not a quantity or is negative, nodes are not 1 to 1000, their resources are not quantities above zero, or
+    /// the viewer may not see Workloads of the namespace, may not list nodes, or may not know the ClusterQueue, which is then reported as missing.
     pub fn check(&self, viewer: &Viewer, queues: &SeenQueues<'_>) -> Result<(), Refusal> {
         let wrong = |why: &str| Err(Refusal::BadRequest(why.to_owned()));
         let names: Vec<&String> = match self {
@@ -110,12 +110,12 @@ impl Change {
     }
 }
 
-/// Applies changes to the objects of a cluster, and gives how many bytes are left for documents then.
+/// Applies changes to the objects of a cluster, and returns how many bytes are then left for documents.
 ///
 /// # Errors
 ///
-/// If there is no such ClusterQueue, quota, Workload or node among the objects, or the nodes that are added take more memory than is `left` for documents,
-/// in bytes. The changes before that one are applied then.
+/// If there is no such ClusterQueue, quota, Workload or node among the objects, or the added nodes take more memory than is `left` for documents, in
+/// bytes. The changes before that one are applied then.
 pub fn apply(objects: &mut Vec<Manifest>, changes: &[Change], left: usize) -> Result<usize, Refusal> {
     let mut left = left;
     for (at, change) in changes.iter().enumerate() {
@@ -180,7 +180,7 @@ fn quota(
     Ok(())
 }
 
-/// The Workload and its job name no class any more: a class would set the priority again.
+/// The class is removed from the Workload and its job: it would set the priority again.
 fn priority(objects: &mut [Manifest], namespace: &str, name: &str, value: i32) -> Result<(), String> {
     let workloads = objects.iter_mut().filter(|m| m.kind == Kind::Workload);
     let found = workloads.map(|m| &mut m.object).find(|object| is(object, Some(namespace), name));
@@ -200,18 +200,18 @@ fn priority(objects: &mut [Manifest], namespace: &str, name: &str, value: i32) -
     Ok(())
 }
 
-/// The node that others are to be like.
+/// The node that others are copies of.
 fn model(objects: &[Manifest], like: &str) -> Result<Manifest, String> {
     let found = objects.iter().find(|m| m.kind == Kind::Node && is(&m.object, None, like));
     found.cloned().ok_or_else(|| format!("there is no node {like:?}"))
 }
 
-/// What a document takes, in bytes, counted as where documents are read.
+/// The memory of a document in bytes, counted as when documents are read.
 fn memory(document: &Manifest) -> usize {
     size_of::<Manifest>() + weight(&document.object)
 }
 
-/// What is left for documents, in bytes, after so many nodes.
+/// The bytes left for documents after this number of nodes.
 fn room_for(model: &Manifest, count: u32, left: usize) -> Result<usize, Refusal> {
     let more = usize::try_from(count).ok().and_then(|count| count.checked_mul(memory(model)));
     more.and_then(|more| left.checked_sub(more)).ok_or_else(too_many)

@@ -1,4 +1,4 @@
-//! A node pool that is not there yet: nodes of a flavor, and the quota that comes with them.
+//! A node pool that does not exist yet: nodes of a flavor, and the quota that comes with them.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use sluice_engine::input::Kind;
 use sluice_quantity::Quantity;
 use sluice_sim::{Manifest, Source};
 
-/// The label by which topologies know a node.
+/// The label by which topologies identify a node.
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Resources that a node has at most.
 const MOST_RESOURCES: usize = 16;
-/// The resource of which each node has as many as a kubelet allows by itself, if nothing else is said.
+/// The number of pods of a node, unless it is given: a kubelet's default.
 const PODS: (&str, &str) = ("pods", "110");
 
-/// What a pool has.
+/// The properties of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pool {
@@ -23,9 +23,9 @@ pub struct Pool {
     pub flavor: String,
     /// How many nodes.
     pub count: u32,
-    /// What each node has of each resource.
+    /// The amount of each resource per node.
     pub capacity: BTreeMap<String, String>,
-    /// The ClusterQueue that gets the quota for them, if one does.
+    /// The ClusterQueue that gets the quota for them, if one is given.
     #[serde(default)]
     pub cluster_queue: Option<String>,
 }
@@ -54,7 +54,7 @@ impl Pool {
         }
     }
 
-    /// One of its nodes, of the change at this place.
+    /// One of its nodes, for the change with this index.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Pool {
         let spec = &flavor.ok_or_else(|| format!("there is no ResourceFlavor {:?}", self.flavor))?["spec"];
         let mut labels = spec["nodeLabels"].as_object().cloned().unwrap_or_default();
         labels.insert(HOSTNAME.to_owned(), json!(""));
-        // It is in one domain of each level, which no other node is in.
+        // At each level it is in a domain with no other node.
         let levels = named(Kind::Topology, &spec["topologyName"]).map(|topology| &topology["spec"]["levels"]);
         for level in levels.and_then(Value::as_array).into_iter().flatten() {
             if let Some(level) = level["nodeLabel"].as_str() {
@@ -88,11 +88,11 @@ impl Pool {
         Ok(Manifest { source, kind: Kind::Node, object })
     }
 
-    /// Adds to a ClusterQueue's nominal quota what the nodes have, of each resource that it has quota of in the flavor.
+    /// Adds the nodes' resources to a ClusterQueue's nominal quota, for each resource that the queue has in the flavor.
     ///
     /// # Errors
     ///
-    /// If it has none of any, or a quantity cannot be read.
+    /// If it has none of them, or a quantity cannot be read.
     pub fn give_quota(&self, queue: &mut Value) -> Result<(), String> {
         let mut given = false;
         let groups = queue["spec"]["resourceGroups"].as_array_mut().into_iter().flatten();
@@ -126,7 +126,7 @@ impl Pool {
     }
 }
 
-/// What the nodes of a change are named after.
+/// The prefix of the names of a change's nodes.
 pub(super) fn name(flavor: &str, change: usize) -> String {
     format!("{flavor}-new-{}", change + 1)
 }

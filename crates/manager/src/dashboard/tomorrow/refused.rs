@@ -1,4 +1,4 @@
-//! Workloads that the manager refuses for what a virtual cluster does not know: they would start in it at once, so they are left out.
+//! Workloads that the manager refuses for a reason that a virtual cluster does not know: they would start in it at once, so they are left out.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use sluice_sim::{Kind, Manifest, Manifests, Packed};
 
 use crate::dashboard::viewer::Viewer;
 
-/// Names that are told at most.
+/// The highest number of names in the answer.
 const MOST_NAMED: usize = 20;
 
-/// Those that the manager refuses: what starts at once in the virtual cluster nevertheless is refused for what is not known there.
+/// Workloads that the manager refuses: those that nevertheless start at once in the virtual cluster are refused for a reason that is not known there.
 pub fn candidates(manifests: &Manifests, now: Timestamp) -> Vec<WorkloadKey> {
     let read = AsRead::new(manifests, now);
     let workloads = manifests.objects.iter().filter(|manifest| manifest.kind == Kind::Workload);
@@ -44,7 +44,7 @@ pub fn leave_out(world: &mut Packed, refused: &BTreeSet<WorkloadKey>) {
     });
 }
 
-/// How many are left out, and those that the viewer may know.
+/// How many are left out, and the names of those that the viewer may know.
 pub fn reported(refused: &BTreeSet<WorkloadKey>, viewer: &Viewer) -> Value {
     let own = refused.iter().filter(|key| viewer.sees(&key.namespace)).take(MOST_NAMED);
     let names: Vec<String> = own.map(|key| format!("{}/{}", key.namespace, key.name)).collect();

@@ -1,4 +1,4 @@
-//! What a viewer may see of a simulation: figures of the queues that they may know, sums over all, and the jobs of the viewer's namespaces.
+//! The part of a simulation that a viewer may see: figures of the queues that they may know, sums over all, and the jobs of their namespaces.
 
 use serde::Serialize;
 use sluice_sim::explain::without_nodes;
@@ -36,7 +36,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The same, of a simulation that was stopped before its end.
+    /// The same, for a simulation that was stopped before its end.
     #[must_use]
     pub fn stopped(self) -> Self {
         Self { partial: true, ..self }
@@ -50,7 +50,7 @@ pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer, snapshot: O
     report.queues.retain(|queue| queues.queue(&queue.name));
     let before = report.timeline.len();
     report.timeline.retain(|line| line.job.as_deref().is_none_or(|job| sees(viewer, job)));
-    // What is about no job may name any.
+    // A line without a job may name any job.
     if !viewer.all {
         report.timeline.retain(|line| line.job.is_some());
     }
@@ -110,7 +110,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// The difference between both, in words. What comes to the same in words is left out, and so is what the viewer may not know.
+/// The differences as texts. Those whose texts are equal are left out, and so are those that the viewer may not know.
 pub fn words(difference: &Difference, viewer: &Viewer, queues: &SeenQueues<'_>) -> Vec<String> {
     let mut words = Vec::new();
     let (before, after) = (&difference.before, &difference.after);

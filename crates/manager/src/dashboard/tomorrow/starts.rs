@@ -1,6 +1,6 @@
 //! When the Workloads that wait in a queue are expected to start: several futures of the part of the cluster that shares quota with it.
 //!
-//! What was found is kept for as long as nothing changes, and for a moment longer: many who look at a queue cost one simulation.
+//! The result is kept until something changes, and a moment longer: many viewers of one queue cost one simulation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,19 +21,19 @@ use crate::dashboard::source::Begin;
 use crate::dashboard::viewer::Viewer;
 use crate::visibility::status::Refusal;
 
-/// The first Workloads of a queue, for which a start is estimated.
+/// The number of Workloads of a queue, from its head, for which a start is estimated.
 pub const FIRST: usize = 100;
 /// How far ahead.
 const HORIZON: SignedDuration = SignedDuration::from_hours(72);
 /// All futures together.
 const PLAYING: Duration = Duration::from_secs(20);
-/// What was found is good for so long, though something changed since; and for so long, if nothing did.
+/// How long a result is used although something has changed since; and how long if nothing has.
 const FRESH: Duration = Duration::from_secs(30);
 const GOOD: Duration = Duration::from_mins(5);
 /// Answers that are kept.
 const MOST_KEPT: usize = 64;
 
-/// What was found for a queue, or for one Workload.
+/// The result for a queue, or for one Workload.
 #[derive(Debug)]
 pub struct Known {
     /// When.
@@ -41,20 +41,20 @@ pub struct Known {
     expected: Expected,
     /// Why there is no estimate.
     why_not: Option<String>,
-    /// Why there is none of these.
+    /// Why Workloads have no expected start.
     barred: BTreeMap<WorkloadKey, String>,
     /// How many wait in the queue.
     waiting: usize,
 }
 
 impl Known {
-    /// Nothing is expected.
+    /// A result without expected starts.
     fn blank(at: Timestamp, waiting: usize) -> Self {
         Self { at, expected: Expected::default(), why_not: None, barred: BTreeMap::new(), waiting }
     }
 }
 
-/// What is kept of it.
+/// A cached result.
 #[derive(Debug)]
 struct Kept {
     made: Instant,
@@ -62,10 +62,10 @@ struct Kept {
     known: Arc<Known>,
 }
 
-/// A queue, and the Workload if only one is asked about.
+/// A queue, and the Workload if only one is requested.
 type Asked = (Name, Option<WorkloadKey>);
 
-/// What was found lately.
+/// Recent results.
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<BTreeMap<Asked, Kept>>);
 
@@ -89,11 +89,11 @@ impl Cache {
 }
 
 impl Tomorrow {
-    /// The starts of the first Workloads of a queue in this order, or of one of them, as the viewer may know them.
+    /// The starts of the first Workloads of a queue in this order, or of one of them, as far as the viewer may know them.
     ///
     /// # Errors
     ///
-    /// If the viewer has a simulation already or asked too often lately; if more than 25,000 Workloads share quota with the queue, or they cannot be
+    /// If the viewer has a simulation already or has requested too many; if more than 25,000 Workloads share quota with the queue, or they cannot be
     /// read or simulated; or if there is no turn within 20 s, too little memory, or no end within 20 s.
     pub async fn starts(
         &self,
@@ -198,7 +198,7 @@ fn barred(
     wanted.iter().filter_map(why).collect()
 }
 
-/// What the viewer may know: the starts of their own.
+/// The part that the viewer may know: the starts of their own Workloads.
 fn shown(known: &Known, queue: &str, viewer: &Viewer) -> Value {
     let own = known.expected.starts.iter().filter(|(key, _)| viewer.sees(&key.namespace));
     let mut items: Vec<Value> = own.map(|(key, start)| item(key, start, known.at, viewer)).collect();

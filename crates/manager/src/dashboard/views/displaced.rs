@@ -15,8 +15,8 @@ use crate::dashboard::viewer::Viewer;
 /// Nodes of a Workload that are named at most.
 const MOST_NODES: usize = 20;
 
-/// A page of the Workloads that have pods on unhealthy nodes, or were evicted because of nodes and do not run again yet: those of the highest
-/// priority first, then those that have waited longest. What the viewer may not see has no names.
+/// A page of the Workloads that have pods on unhealthy nodes, or were evicted because of nodes and do not run again yet: highest priority first, then
+/// those that have waited longest. Workloads that the viewer may not see have no names.
 pub fn displaced(snapshot: &Snapshot, viewer: &Viewer, page: Page) -> Value {
     let mut all: Vec<(&WorkloadRow, Option<Timestamp>)> = snapshot
         .workloads
@@ -59,7 +59,7 @@ fn shown_item(
     let mut shown = item(row, None, viewer);
     shown["clusterQueue"] = json!(snapshot.queue_of(row).filter(|queue| seen || queues.queue(queue)));
     shown["since"] = json!(since.map(|since| since.to_string()));
-    // The status of a Workload that was evicted lists no nodes any more: its message names them.
+    // The status of an evicted Workload lists no nodes any more: its message names them.
     shown["lost"] = json!({
         "count": row.lost.len(),
         "nodes": (seen && viewer.nodes).then(|| row.lost.iter().take(MOST_NODES).collect::<Vec<_>>()),
@@ -101,7 +101,7 @@ mod tests {
         Viewer { user: "root".to_owned(), all: true, nodes: true, queues: true, ..Viewer::default() }
     }
 
-    /// What is shown of a store of which everything was seen.
+    /// The view of a complete store.
     fn seen(store: &Store, viewer: &Viewer, page: Page) -> Value {
         displaced(&store.fresh(), viewer, page)
     }

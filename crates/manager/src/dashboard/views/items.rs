@@ -1,4 +1,4 @@
-//! Lists of Workloads: those of a ClusterQueue in its order, and those that are looked for.
+//! Lists of Workloads: those of a ClusterQueue in its order, and the results of a search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::dashboard::rows::{State, WorkloadRow};
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
-/// The Workloads that wait in a ClusterQueue, in its order, each with its place from 0; those of other tenants may be missing. Not known
-/// everywhere.
+/// The Workloads that wait in a ClusterQueue, in its order, each with its place from 0; those of other tenants may be missing. `None` if the order is
+/// not known.
 pub type Order = Option<Arc<Vec<(usize, WorkloadKey)>>>;
 
 /// Places from 0, each in the ClusterQueue that its Workload waits in.
@@ -37,8 +37,8 @@ pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Valu
     })
 }
 
-/// The members of a ClusterQueue: admitted, reserved, then those that wait, in order. Nothing if there is no such queue, as far as the viewer may
-/// know: to one who may not list ClusterQueues, their LocalQueues name theirs.
+/// The members of a ClusterQueue: admitted, reserved, then waiting ones, in order. `None` if there is no such queue, as far as the viewer may know:
+/// viewers who may not list ClusterQueues know those that their LocalQueues name.
 pub fn queue(
     snapshot: &Snapshot,
     viewer: &Viewer,
@@ -66,7 +66,7 @@ pub fn queue(
     Some(json!({"name": name, "total": rows.len(), "items": items}))
 }
 
-/// What is looked for.
+/// The parameters of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     /// A part of the name, of its job's, of its LocalQueue's or of its ClusterQueue's.
@@ -86,7 +86,7 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// Those that wait, by ClusterQueue.
+    /// Waiting Workloads, by ClusterQueue.
     pub fn waiting(&self) -> BTreeMap<Name, Vec<WorkloadKey>> {
         let mut queues: BTreeMap<Name, Vec<WorkloadKey>> = BTreeMap::new();
         for (row, queue) in self.rows.iter().filter(|(row, _)| row.state == State::Pending) {

@@ -1,15 +1,15 @@
 //! What queues and Cohorts lend to others.
 //!
-//! No object says which queue lends to which: what is borrowed comes out of what a whole cohort does not use. So it is said by this rule, for each
-//! flavor and resource:
+//! No object says which queue lends to which: borrowed quota comes from what a whole cohort does not use. This rule divides it, for each flavor and
+//! resource:
 //!
 //! * A queue borrows what it uses beyond its nominal quota. It can lend what it does not use of it, at most its lending limit.
 //! * What the members of a Cohort borrow is taken from the Cohort's own quota first, which no queue has. The rest is taken from the members
-//!   that can lend, each in proportion to what it can lend; the first ones, Cohorts before queues and by name, lend what cannot be divided.
-//! * What the members cannot lend each other is borrowed from the Cohort above in the same way, and what is left can be lent to it, at
+//!   that can lend, each in proportion to what it can lend; an indivisible remainder comes from the first of them, Cohorts before queues and by name.
+//! * What the members cannot lend each other is borrowed from the Cohort above in the same way, and the rest can be lent to it, at
 //!   most the Cohort's lending limit.
 //!
-//! So all that is lent is all that is borrowed, up to what is used beyond every quota. Queues below Cohorts that are in a circle lend
+//! So the sum of all lent quota is the sum of all borrowed quota, up to what is used beyond every quota. Queues below Cohorts in a cycle lend
 //! nothing, as they admit nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ enum Owner<'a> {
 /// Flavor and resource.
 type Slot<'a> = (&'a str, &'a str);
 
-/// What all of them lend.
+/// What each owner lends.
 #[derive(Debug, Default)]
 pub struct Lent<'a>(BTreeMap<(Owner<'a>, Slot<'a>), i64>);
 
@@ -39,17 +39,17 @@ struct Member<'a> {
     above: Option<usize>,
     /// Of a Cohort: its own quota that can be lent.
     own: i64,
-    /// What it borrows of what is above: of a Cohort, what its members cannot lend each other.
+    /// What it borrows from the Cohort above; for a Cohort, what its members cannot lend each other.
     borrows: i64,
-    /// What it can lend to what is above.
+    /// What it can lend to the Cohort above.
     lends: i64,
     /// Of a Cohort: what its members, without its own quota, can lend.
     members: i64,
-    /// Of a Cohort: what its members lend each other, its own quota included.
+    /// For a Cohort: what its members lend each other, including its own quota.
     inside: i64,
 }
 
-/// What a queue uses of a quota: the sum of all its Workloads, if it is known, or else what its own status says.
+/// What a queue uses of a quota: the sum over its Workloads, if it is known, else the value in its status.
 pub fn used(row: &QueueRow, sums: Option<&QueueSums>, quota: &Quota) -> i64 {
     let used = match sums {
         Some(sums) => sums.used.get(&quota.flavor).and_then(|used| used.get(&quota.resource)).copied(),
@@ -93,7 +93,7 @@ impl<'a> Lent<'a> {
 static NO_SUMS: QueueSums =
     QueueSums { pending: 0, reserving: 0, admitted: 0, used: BTreeMap::new(), members: Vec::new() };
 
-/// The Cohorts, each after the one above it, whose place is said. Those in circles, and what is below them, are left out.
+/// The Cohorts, each after the one above it, with the position of that. Cohorts in cycles, and what is below them, are left out.
 fn cohorts_from_above(snapshot: &Snapshot) -> Vec<(&str, Option<usize>)> {
     let parent = |name: &str| snapshot.cohorts.get(name).and_then(|row| row.parent.as_deref());
     let named = snapshot.cluster_queues.values().filter_map(|row| row.cohort.as_deref());
@@ -209,7 +209,7 @@ fn members<'a>(
 
 /// How much each lends. What is above a member is before it.
 fn settle<'a>(all: &mut [Member<'a>]) -> Vec<(Owner<'a>, i64)> {
-    // From below: what members lend each other, and what is left or missing. `lends` of a Cohort is its limit until then.
+    // Bottom up: what members lend each other, and what is left or missing. Until then `lends` of a Cohort is its limit.
     for at in (0..all.len()).rev() {
         if matches!(all[at].owner, Owner::Cohort(_)) {
             let member = &mut all[at];
@@ -224,14 +224,14 @@ fn settle<'a>(all: &mut [Member<'a>]) -> Vec<(Owner<'a>, i64)> {
             all[above].members = all[above].members.saturating_add(lends);
         }
     }
-    // From above: what each gives, of which a Cohort's own quota is the first.
+    // Top down: what each member gives, a Cohort's own quota first.
     let mut asked = vec![0_i64; all.len()];
     let mut rest: Vec<(i64, i64)> = vec![(0, 0); all.len()];
     let mut lent = Vec::new();
     for at in 0..all.len() {
         let member = &all[at];
         if let Some(above) = member.above {
-            // Of what is still to be given by those that still can, its part, rounded up.
+            // Its part of what is still to be given by the members that can lend, rounded up.
             let (wanted, can) = rest[above];
             let part = portion(wanted, member.lends, can);
             asked[at] = part;
@@ -276,7 +276,7 @@ mod tests {
         Quota { flavor: "spot".into(), resource: "gpu".into(), nominal, borrowing_limit: None, lending_limit }
     }
 
-    /// Queues: name, Cohort, nominal quota, lending limit, use. Cohorts: name, the one above, own quota, lending limit.
+    /// Queues: name, Cohort, nominal quota, lending limit, use. Cohorts: name, the Cohort above, own quota, lending limit.
     fn snapshot(
         queues: &[(&str, &str, i64, Option<i64>, i64)],
         cohorts: &[(&str, &str, i64, Option<i64>)],
@@ -303,7 +303,7 @@ mod tests {
         snapshot
     }
 
-    /// What lends: queues, and Cohorts of their own quota.
+    /// The lenders: queues, and Cohorts from their own quota.
     fn lent(snapshot: &Snapshot) -> Vec<(&str, i64)> {
         let lent = Lent::of(snapshot);
         let queues =
@@ -338,7 +338,7 @@ mod tests {
             ("d", "right", 4, None, 2),
         ];
         let cohorts = [("left", "top", 1, None), ("right", "top", 0, Some(3)), ("top", "", 1, None)];
-        // Of the five, one is left's own, two are b's; one is top's own, and one comes from the right.
+        // Of the five, one is left's own, two are b's; one is top's own, and one comes from right.
         assert_eq!(lent(&snapshot(&queues, &cohorts)), [("b", 2), ("c", 1), ("left", 1), ("top", 1)]);
         // What right may lend is limited, and nothing else is left.
         let more = [("a", "left", 4, None, 14), queues[1], queues[2], queues[3]];

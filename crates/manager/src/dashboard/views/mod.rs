@@ -1,4 +1,4 @@
-//! What is shown of a snapshot to a viewer. Pure.
+//! The views: what a viewer sees of a snapshot. Pure.
 
 pub mod displaced;
 pub mod items;

@@ -12,7 +12,7 @@ use crate::dashboard::rows::NodeRow;
 use crate::dashboard::snapshot::Snapshot;
 use crate::dashboard::viewer::Viewer;
 
-/// The answer. Nodes by name are for those who may list them.
+/// The answer. Only viewers who may list nodes get their names.
 pub fn nodes(snapshot: &Snapshot, viewer: &Viewer, page: Page) -> Value {
     let flavors: Vec<Value> = snapshot.flavors.keys().map(|name| flavor(snapshot, name)).collect();
     if !viewer.nodes {
@@ -37,7 +37,7 @@ fn flavor(snapshot: &Snapshot, name: &Name) -> Value {
     })
 }
 
-/// What the Workloads that have places in a topology use of each host, by its label; nothing where none has.
+/// What the Workloads with topology assignments use of each host, by its label; empty if there are none.
 fn used(snapshot: &Snapshot) -> BTreeMap<Name, Amounts> {
     let mut all = BTreeMap::<Name, Amounts>::new();
     for row in snapshot.workloads.values().filter(|row| row.state.holds()) {

@@ -1,4 +1,4 @@
-//! The view Now: cohorts, ClusterQueues with their quotas, and what just happened.
+//! The view Now: cohorts, ClusterQueues with their quotas, and the latest changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::dashboard::snapshot::{QueueSums, Snapshot};
 use crate::dashboard::viewer::Viewer;
 use crate::dashboard::views::lent::{Lent, used};
 
-/// The answer: of `old` if the cluster cannot be read, else of now.
+/// The answer: as of `old` if the cluster cannot be read, else as of now.
 pub fn now(snapshot: &Snapshot, viewer: &Viewer, old: Option<Timestamp>) -> Value {
     let none = QueueSums::default();
     let lent = Lent::of(snapshot);
@@ -35,7 +35,7 @@ pub fn now(snapshot: &Snapshot, viewer: &Viewer, old: Option<Timestamp>) -> Valu
     })
 }
 
-/// Cohorts that are objects, and those that are only named, as far as the viewer may know them.
+/// Cohorts that have an object, and Cohorts that are only named, as far as the viewer may know them.
 fn cohorts(snapshot: &Snapshot, lent: &Lent<'_>, seen: &SeenQueues<'_>) -> Vec<Value> {
     let none = CohortRow::default();
     let mut all: BTreeMap<&Name, &CohortRow> = BTreeMap::new();
@@ -47,7 +47,7 @@ fn cohorts(snapshot: &Snapshot, lent: &Lent<'_>, seen: &SeenQueues<'_>) -> Vec<V
         all.entry(cohort).or_insert(&none);
     }
     let cohort = |(name, row): (&Name, &CohortRow)| {
-        // Nothing but what others took is used of a Cohort's own quota.
+        // A Cohort's own quota is used only by others.
         let own = |quota: &Quota| {
             let lent = lent.by_cohort(name, quota);
             Use::of(quota, lent, lent)
@@ -57,7 +57,7 @@ fn cohorts(snapshot: &Snapshot, lent: &Lent<'_>, seen: &SeenQueues<'_>) -> Vec<V
     all.into_iter().filter(|(name, _)| seen.cohort(name)).map(cohort).collect()
 }
 
-/// What of quota is used: by whom it is for, borrowed by them, lent to others.
+/// The use of a quota: by its owner, borrowed by its owner, lent to others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     used: i64,
@@ -77,7 +77,7 @@ impl Use {
     }
 }
 
-/// How many Workloads are pending, reserving and admitted: by the sums of all of them, if they are known, or else by what the queue's status says.
+/// How many Workloads are pending, reserving and admitted: from the sums over all of them, if they are known, else from the queue's status.
 fn counts(row: &QueueRow, sums: Option<&QueueSums>) -> [usize; 3] {
     match sums {
         Some(sums) => [sums.pending, sums.reserving, sums.admitted],
@@ -85,8 +85,8 @@ fn counts(row: &QueueRow, sums: Option<&QueueSums>) -> [usize; 3] {
     }
 }
 
-/// The queues that the viewer may not know, as one: how many there are, and what they come to. What borrows and lends are several, of which each has
-/// limits of its own.
+/// The queues that the viewer may not know, as one: their number, and their sums. What borrows and lends are several queues, each with limits of its
+/// own.
 fn sum<'a>(
     queues: &[(&Name, &Arc<QueueRow>)],
     sums: impl Fn(&Name) -> Option<&'a QueueSums>,
@@ -122,7 +122,7 @@ fn sum<'a>(
     })
 }
 
-/// `sums` are those of all Workloads, if they are known: else its own status says what it holds.
+/// `sums` are over all Workloads, if they are known: else the queue's status has its usage.
 fn cluster_queue((name, row): (&Name, &QueueRow), sums: Option<&QueueSums>, lent: &Lent<'_>) -> Value {
     let state = match (row.stopped, row.active) {
         (true, _) => "stopped",
@@ -144,7 +144,7 @@ fn cluster_queue((name, row): (&Name, &QueueRow), sums: Option<&QueueSums>, lent
     })
 }
 
-/// Quotas by flavor; `of` says what of one is used.
+/// Quotas by flavor; `of` returns the use of one.
 fn flavors(quotas: &[Quota], of: impl Fn(&Quota) -> Use) -> Vec<Value> {
     let mut flavors: Vec<(&Name, Vec<Value>)> = Vec::new();
     for quota in quotas {
@@ -181,7 +181,7 @@ fn resource(quota: &Quota, Use { used, borrowed, lent }: Use) -> Value {
     })
 }
 
-/// Of what the viewer may not see: when, what and in which ClusterQueue, if they may know that. Messages name others.
+/// For a change that the viewer may not see: when, what, and its ClusterQueue, if the viewer may know that. Messages name other objects.
 fn happening(one: &Happening, viewer: &Viewer, queues: &SeenQueues<'_>) -> Value {
     let seen = viewer.sees(&one.key.namespace);
     let queue = one.cluster_queue.as_ref().filter(|queue| seen || queues.queue(queue));

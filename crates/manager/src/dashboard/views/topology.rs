@@ -18,7 +18,7 @@ const MOST_NAMED: usize = 20;
 /// For each flavor, how many pods of each size fit into one domain of each level now.
 pub type Fits = Vec<(Name, Vec<LargestFit>)>;
 
-/// What is found in one domain.
+/// The contents of one domain.
 #[derive(Debug, Default)]
 struct Domain<'a> {
     nodes: usize,
@@ -56,8 +56,8 @@ fn flavors<'a>(
     all.filter(move |(_, row)| row.topology.as_ref() == Some(topology))
 }
 
-/// The domains right below the one at a path of values, the whole topology for an empty one. Nothing if there is no such topology, or it has
-/// not so many levels.
+/// The domains directly below the one at a path of values; an empty path means the whole topology. `None` if there is no such topology, or it has
+/// fewer levels.
 pub fn domains(
     snapshot: &Snapshot,
     viewer: &Viewer,

@@ -15,7 +15,7 @@ use crate::dashboard::viewer::Viewer;
 /// Nodes of a pod set that are shown at most.
 const MOST_NODES: usize = 1000;
 
-/// The answer, for a viewer who may see the Workload. `past` is what its events say, if they may be read, and what the journal says.
+/// The answer, for a viewer who may see the Workload. `past` has its events, if they may be read, and the journal's lines.
 pub fn workload(
     snapshot: &Snapshot,
     viewer: &Viewer,

@@ -48,7 +48,7 @@ const LONG: Duration = Duration::from_mins(5);
 const SMALL: usize = 16 << 20;
 
 #[tokio::test]
-async fn a_list_without_an_end_is_cut_and_told() {
+async fn a_list_without_an_end_is_cut_and_reported() {
     let pages = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&pages);
     let client = client(move |_, uri, _| {
@@ -69,7 +69,7 @@ async fn a_list_without_an_end_is_cut_and_told() {
     // About 130 kilobytes each: a hundred, in pages of fifty.
     assert!(pages.load(Ordering::Relaxed) <= 3, "{pages:?}");
     assert!(reads.is_spent());
-    // The settings were read before, and are told.
+    // The settings were read before, and are in the answer.
     assert!(live.objects.iter().any(|manifest| manifest.kind == Kind::LocalQueue));
 }
 
@@ -113,7 +113,7 @@ async fn a_page_that_is_too_large_is_asked_for_in_parts() {
 }
 
 #[tokio::test]
-async fn at_most_so_many_are_taken_and_a_missing_kind_has_none() {
+async fn the_number_taken_is_limited_and_a_missing_kind_has_none() {
     let client = client(|_, uri: Uri, _| async move {
         if uri.path().ends_with("/gone") {
             return failed(404, "NotFound");
@@ -129,7 +129,7 @@ async fn at_most_so_many_are_taken_and_a_missing_kind_has_none() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_never_answered_is_told_and_the_rest_is_there() {
+async fn what_is_refused_or_never_answered_is_reported_and_the_rest_is_there() {
     let client = client(|_, uri: Uri, _| async move {
         if uri.path().ends_with("/workloads") {
             return std::future::pending::<Response>().await;

@@ -1,8 +1,8 @@
-//! One request to an object store or to who gives its tokens: HTTP/1.1, with or without TLS, each with a connection of its own. What comes back
-//! is bounded, in bytes and in time, and no redirect is followed: a signed request is for whom it was signed.
+//! One request to an object store or to the server that gives its tokens: HTTP/1.1, with or without TLS, each with a connection of its own. Answers
+//! are bounded, in bytes and in time, and redirects are not followed: a signed request is valid for its server alone.
 //!
-//! What the store said last is kept for people, and for whether the same may work later. It has no body of an answer but its error code: a store
-//! may repeat what was signed, and a giver of tokens what it was given.
+//! The store's last error is kept for messages and for the decision to retry. Of an answer's body only the error code is kept: a store may repeat
+//! what was signed, and a token server what it received.
 
 use std::fmt;
 use std::io;
@@ -28,11 +28,11 @@ use tokio_rustls::TlsConnector;
 
 use crate::roots;
 
-/// A connection, with TLS: where it takes longer no one is there.
+/// The timeout of a connection, including TLS.
 const CONNECT: Duration = Duration::from_secs(5);
-/// One request, from the connection to the last byte of the answer: some megabytes on a slow line.
+/// The timeout of one request, from the connection to the last byte of the answer: some megabytes on a slow line.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The largest answer that is read, in bytes.
+/// The largest accepted answer, in bytes.
 const MOST_ANSWER: usize = 1 << 20;
 /// The largest head of an answer, in bytes.
 const MOST_HEAD: usize = 64 << 10;
@@ -70,10 +70,10 @@ enum AskError {
     Timeout(Duration),
 }
 
-/// What the last request came to.
+/// The outcome of the last request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
-    /// Who was asked, and how.
+    /// The method and the address.
     pub asked: String,
     /// The status, and the error code of the body; or why there is no answer.
     pub answer: Result<(u16, String), String>,
@@ -102,7 +102,7 @@ impl fmt::Display for Said {
 pub(super) struct Client {
     /// The certificates of the system.
     system: Arc<RootCertStore>,
-    /// Those that are trusted besides.
+    /// The file of further trusted certificates.
     ca_file: Option<PathBuf>,
     pub(super) timeout: Duration,
     /// Where all hosts are, in tests.
@@ -112,7 +112,7 @@ pub(super) struct Client {
 
 impl Client {
     /// # Errors
-    /// When the certificates are no good: that is to be said at the start.
+    /// If the certificates are unusable: that has to be reported at the start.
     pub fn new(ca_file: &str) -> Result<Self, String> {
         let ca_file = Some(ca_file).filter(|path| !path.is_empty()).map(PathBuf::from);
         let system = Arc::new(roots::system());
@@ -126,7 +126,7 @@ impl Client {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The TLS of one connection. Requests are rare: to read the file for each costs less than to watch it.
+    /// The TLS configuration of one connection. Requests are rare: reading the file for each costs less than watching it.
     fn trust(&self) -> Result<Arc<ClientConfig>, AskError> {
         let mut trusted = RootCertStore::clone(&self.system);
         if let Some(path) = &self.ca_file {
@@ -152,7 +152,7 @@ impl Client {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Said { asked, answer: said });
         match answer {
             Ok((_, response, body)) => Ok(response.map(|()| body.into())),
-            // What it is does not matter: nothing is tried again below us.
+            // The kind of error does not matter: no layer below retries.
             Err(error) => Err(HttpError::new(HttpErrorKind::Unknown, error)),
         }
     }
@@ -202,7 +202,7 @@ impl HttpConnector for Client {
 /// The status, the answer, and its body.
 type Answer = (u16, axum::http::Response<()>, Bytes);
 
-/// The request as it is sent: with the path alone, the host as it was signed, and an end of the connection.
+/// The request as it is sent: with the path only, the host as it was signed, and an end of the connection.
 fn for_server(mut request: HttpRequest, authority: &Authority, is_tls: bool) -> HttpRequest {
     let usual = if is_tls { 443 } else { 80 };
     let host = match authority.port_u16() {
@@ -240,13 +240,13 @@ where
         tokio::select! {
             biased;
             answer = &mut asking => return answer,
-            // What it failed with comes to the request, too.
+            // Its error is returned by the request, too.
             _ = &mut conversation, if open => open = false,
         }
     }
 }
 
-/// Who is asked for what, without a query: signatures can be there.
+/// The method and address of a request, without the query: it may contain signatures.
 fn place(method: &Method, uri: &Uri) -> String {
     let authority = uri.authority().map(Authority::as_str).unwrap_or_default();
     format!("{method} {}://{authority}{}", uri.scheme_str().unwrap_or_default(), uri.path())

@@ -1,8 +1,8 @@
-//! Sends files of the journal to an object store, whole, once they are closed.
+//! Sends files of the journal to an object store, as a whole, once they are closed.
 //!
-//! What is to be sent is what the folder has: files that no process holds a lock on, and that have no note that they were sent. So files of a
-//! process that was killed go, too, and a restart forgets nothing. Nothing waits for this: a store that refuses, or stands still, costs a message, a
-//! metric, and room in the folder.
+//! The folder says what is still to be sent: files that no process holds a lock on, and that have no note that they were sent. So files of a killed
+//! process are sent, too, and a restart forgets nothing. Nothing waits for this: a store that refuses or hangs costs a message, a metric, and room in
+//! the folder.
 
 mod client;
 mod target;
@@ -37,7 +37,7 @@ const PAUSES: Backoff = Backoff::seconds(1, 60);
 /// After so many refusals without a file in between it is the store that refuses, not one file that is refused.
 const MOST_REFUSALS: usize = 2;
 
-/// Says that a file was closed; dropped when the last one is.
+/// Signals that a file was closed; dropped when the last one is.
 pub type Closed = watch::Sender<()>;
 
 /// Starts to send files, if the configuration says where to. The task ends when all that could be sent is, after the last file is closed.
@@ -74,7 +74,7 @@ pub fn start(
     Ok(Some((closed, task)))
 }
 
-/// A file without a lock that did not change for so long is not written to any more.
+/// A file without a lock that did not change for this long is not written to any more.
 pub(super) fn patience(section: &config::Journal) -> Duration {
     section.store.every.as_std() * 2 + LOOK
 }
@@ -107,12 +107,12 @@ struct Sender {
     url: String,
     target: Target,
     registry: Arc<Registry>,
-    /// A file without a lock may be written to for so long.
+    /// For how long a file without a lock may still be in use.
     patience: Duration,
-    /// What was said last.
+    /// The error that was last logged.
     failing: Option<Failure>,
-    /// Files that this process does not try again, as they were then: those that were sent and could not be noted as such, and those whose names
-    /// others have.
+    /// Files that this process does not send again in this version: those that were sent and could not be noted as sent, and those whose names are
+    /// taken.
     settled: BTreeMap<String, SystemTime>,
 }
 
@@ -139,14 +139,14 @@ impl Sender {
         }
     }
 
-    /// Sends what can be sent, until the store takes nothing. One file that is refused or cannot be read is not in the way of others.
+    /// Sends files until the store refuses. One file that is refused or cannot be read does not stop the others.
     async fn send_all(&mut self) -> Result<(), Failure> {
         let folder = self.folder.clone();
         let found = blocking(move || files::unsent(&folder)).await;
         let mut found = found.map_err(|error| self.failed(&error.into()))?;
         self.settled
             .retain(|name, changed| found.iter().any(|file| file.name == *name && file.changed == *changed));
-        // Files of more than one part, which earlier versions made, come last: a store may refuse them all, as they are put there without a condition.
+        // Files of more than one part, which earlier versions made, come last: a store may refuse them all, as they are uploaded without a condition.
         found.sort_by_key(|file| !usize::try_from(file.size).is_ok_and(|size| size <= PART));
         let (mut result, mut refusals, mut sent) = (Ok(()), 0, false);
         for file in found {
@@ -180,7 +180,7 @@ impl Sender {
         result
     }
 
-    /// Sends a file, and says whether it did: one that is gone, or that another process writes or sends, is passed over.
+    /// Sends a file, and returns whether it did: a file that was deleted, or that another process writes or sends, is skipped.
     async fn send(&mut self, name: &str) -> Result<bool, SendError> {
         let (folder, patience) = (self.folder.clone(), self.patience);
         let of = name.to_owned();
@@ -196,7 +196,7 @@ impl Sender {
             noted
         });
         if let Err(error) = noted.await {
-            // A disk that is full has no room for a note. The next process finds that it is there.
+            // A full disk has no room for a note. The next process finds the object in the store.
             self.settled.insert(name.to_owned(), changed);
             warn!(file = name, %error, "that a file of the journal is in the object store cannot be noted");
         }
@@ -204,7 +204,7 @@ impl Sender {
         Ok(true)
     }
 
-    /// Says why nothing is sent, if that is new.
+    /// Logs why nothing is sent, if that is new.
     fn failed(&mut self, error: &SendError) -> Failure {
         let failure = Failure::of(error);
         self.registry.record(JOURNAL_STORE_FAILURES.sample([failure.name()], 1.0));

@@ -1,4 +1,4 @@
-//! The bucket and the path in it that files go to, and sending one.
+//! The bucket and the path in it that files are sent to, and sending a file.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,7 +15,7 @@ use sluice_client::error_chain::Chain;
 
 use super::client::Client;
 
-/// What is in memory at once, in bytes: a smaller file goes in one request, a larger one in parts of this size.
+/// The memory of an upload, in bytes: a smaller file is sent in one request, a larger one in parts of this size.
 pub(in crate::journal) const PART: usize = 8 << 20;
 
 /// Variables of the environment.
@@ -30,7 +30,7 @@ pub enum SettingsError {
     /// The certificates.
     #[error("{0}")]
     Certificates(String),
-    /// What the environment has for the store.
+    /// The environment's settings for the store are wrong.
     #[error("journal.store: what the environment says about {0} cannot be used: {1}")]
     Environment(String, String),
 }
@@ -61,10 +61,10 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// As the configuration and the environment have it.
+    /// From the configuration and the environment.
     ///
     /// # Errors
-    /// When something of it is no good: that is to be said at the start, not by missing files.
+    /// If something in them is unusable: that has to be reported at the start, not by missing files.
     pub fn new(section: &JournalStore, client: Client, variables: &Variables) -> Result<Self, SettingsError> {
         let (place, path) = section.place().ok_or_else(|| SettingsError::Url(section.url.clone()))?;
         let path = Path::parse(path).map_err(|_| SettingsError::Url(section.url.clone()))?;
@@ -73,18 +73,18 @@ impl Target {
         Ok(Self { store, client, path })
     }
 
-    /// Sends a file, unless it is there already: an object of another is never written over.
+    /// Sends a file, unless it is there already: an object with other content is never overwritten.
     ///
     /// # Errors
-    /// When it is not in the store afterwards, as far as it is known.
+    /// If it is not in the store afterwards, as far as that is known.
     pub async fn send(&self, name: &str, file: File) -> Result<(), SendError> {
         let size = file.metadata()?.len();
         let object = self.path.clone().join(name);
         if self.put(&object, &file, size).await? {
             return Ok(());
         }
-        // There is another one of this name and another size: where the lock of a file is not seen by other machines, what was sent by one of them
-        // before it was whole.
+        // There is an object of this name with another size: where other machines do not see the lock of a file, one of them has sent it before it
+        // was complete.
         let stem = name.strip_suffix(".jsonl").unwrap_or(name);
         let object = self.path.clone().join(format!("{stem}-{size}.jsonl"));
         if self.put(&object, &file, size).await? {
@@ -93,13 +93,13 @@ impl Target {
         Err(SendError::Taken(object.to_string()))
     }
 
-    /// Whether the object is as the file is now; false where there is another one of its name.
+    /// Whether the object equals the current file; false if another object has its name.
     async fn put(&self, object: &Path, file: &File, size: u64) -> Result<bool, SendError> {
         let part = u64::try_from(PART).unwrap_or(u64::MAX);
         if size > part {
             return match self.size_of(object).await {
                 Ok(Some(found)) => Ok(found == size),
-                // Who may not ask for it may still put it there.
+                // Without the right to read it, the upload is tried.
                 Ok(None) | Err(SendError::Refused(_)) => {
                     self.put_parts(object, file, size).await.map(|()| true)
                 }
@@ -107,16 +107,16 @@ impl Target {
             };
         }
         let payload = PutPayload::from(read(file, 0, size).await?);
-        // Nothing of an attempt before this one.
+        // Drops the outcome of an earlier attempt.
         self.client.take_said();
         let options = PutOptions::from(PutMode::Create);
         match self.store.put_opts(object, payload, options).await {
             Ok(_) => Ok(true),
             Err(Error::AlreadyExists { .. }) => match self.size_of(object).await {
                 Ok(Some(found)) => Ok(found == size),
-                // It is just being made by another request.
+                // Another request is just creating it.
                 Ok(None) => Err(SendError::Unavailable(format!("{object} is not there yet"))),
-                // Who may not ask for it relies on its name, which no other process has.
+                // Without the right to read it, its name has to be enough, which no other process uses.
                 Err(SendError::Refused(_)) => Ok(true),
                 Err(error) => Err(error),
             },
@@ -160,7 +160,7 @@ impl Target {
         sent
     }
 
-    /// Why: by what the store said last, else by what kept the request from being made.
+    /// The reason: the store's last error, else what kept the request from being made.
     fn failed(&self, error: &Error) -> SendError {
         match self.client.take_said() {
             Some(said) if said.is_refused() => SendError::Refused(said.to_string()),
@@ -170,7 +170,7 @@ impl Target {
     }
 }
 
-/// What is said before anything is quoted: a mistake in a key may be shown by a part of the key.
+/// The part of an error before any quotation: an error about a key may quote a part of it.
 fn plain(why: &str) -> String {
     why.split(['"', '`']).next().unwrap_or_default().trim_end().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Sending, against servers of the test's own. That requests are signed as a real store checks them is for tests/tests/operator/journal.rs.
+//! Sending, against servers of the test's own. tests/tests/operator/journal.rs tests signatures as a real store checks them.
 
 mod passes;
 
@@ -244,7 +244,7 @@ async fn a_refusal_is_said_by_its_code_and_nothing_that_is_secret() {
 }
 
 #[tokio::test]
-async fn answers_are_told_apart_by_whether_the_same_may_work_later() {
+async fn answers_are_distinguished_by_whether_the_same_may_work_later() {
     for (code, refused) in [
         (400, true),
         (401, true),

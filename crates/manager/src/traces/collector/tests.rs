@@ -81,7 +81,7 @@ async fn redirects_are_not_followed_and_huge_answers_not_read() {
 }
 
 #[tokio::test]
-async fn errors_are_told_apart_by_whether_the_same_may_work_later() {
+async fn errors_are_distinguished_by_whether_the_same_may_work_later() {
     for (code, transient) in
         [(400, false), (401, false), (404, false), (500, false), (429, true), (503, true)]
     {
@@ -96,7 +96,7 @@ async fn errors_are_told_apart_by_whether_the_same_may_work_later() {
 }
 
 #[tokio::test]
-async fn what_was_not_taken_is_told() {
+async fn what_was_not_taken_is_reported() {
     let stand_in = StandIn::start(None, || {
         let partial = ExportTracePartialSuccess { rejected_spans: 3, error_message: "too old".repeat(1_000) };
         ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec().into_response()

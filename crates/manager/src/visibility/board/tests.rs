@@ -138,7 +138,7 @@ fn one_place_is_found_by_name() {
 }
 
 #[test]
-fn places_follow_changes_and_only_what_changed_is_told() {
+fn places_follow_changes_and_only_what_changed_is_reported() {
     let mut follower = world();
     follower.see(workload("b", "b1", "lq", 9, 3_000));
     assert_eq!(follower.follow(), 1);
@@ -146,7 +146,7 @@ fn places_follow_changes_and_only_what_changed_is_told() {
     follower.gone(&workload("a", "a1", "lq", 5, 2));
     assert_eq!(follower.follow(), 1);
     assert_eq!(follower.cluster_queue("cq", ALL).unwrap(), ["b1 0 0", "a0 1 0", "b0 2 1"]);
-    // Nothing changed: nothing is told.
+    // Nothing changed: nothing is reported.
     assert_eq!(follower.follow(), 0);
 }
 
@@ -165,7 +165,7 @@ fn a_local_queue_that_points_elsewhere_takes_its_workloads_with_it() {
 }
 
 #[test]
-fn queues_that_are_not_there_are_told_from_empty_ones() {
+fn missing_queues_are_distinguished_from_empty_ones() {
     let mut follower = world();
     follower.see(cluster_queue("empty"));
     follower.follow();
@@ -245,7 +245,7 @@ fn by_usage(count: u32) -> Follower {
 }
 
 #[test]
-fn usages_that_are_told_before_their_queues_order_them_all_the_same() {
+fn usages_that_arrive_before_their_queues_order_them_all_the_same() {
     let mut follower = by_usage(9);
     follower.follow();
     let names = |lines: Vec<String>| -> Vec<String> {
@@ -289,7 +289,7 @@ fn a_queue_is_put_in_order_once_for_all_who_ask() {
 }
 
 #[test]
-fn what_is_told_costs_as_much_as_what_changed_in_a_world_of_a_thousand_queues() {
+fn reports_cost_as_much_as_the_changes_in_a_world_of_a_thousand_queues() {
     let mut follower = Follower::new();
     for at in 0..1000 {
         follower.see(cluster_queue(&format!("cq{at}")));

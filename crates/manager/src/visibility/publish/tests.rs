@@ -82,7 +82,7 @@ async fn what_was_known_is_shown_until_an_engine_that_was_built_anew_has_seen_ev
     engine.step_down();
     queues();
     see("second", 2);
-    // Some of what the new engine has seen has been told by then, and is not shown.
+    // Some of what the new engine has seen has been published by then, and is not shown.
     while engine.ask(|engine| engine.has_moves()).await.unwrap() {
         tokio::task::yield_now().await;
     }

@@ -108,7 +108,7 @@ async fn pages_follow_each_other_and_the_watch_goes_on_where_they_end() {
     assert_eq!(
         reported,
         ["init", "listed a", "listed b", "listed c", "done", "applied a@10", "deleted b"],
-        "nothing is told twice"
+        "nothing is reported twice"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What the reviewers answer.
+//! The answers of the reviewers.
 
 mod detached;
 mod forged;

@@ -1,6 +1,6 @@
-//! Reviews that are not worked on, as they are too large or come too many at once. Where the API server ignores that a webhook fails, a job without
-//! a queue would be let in, although it is to be queued, or be taken from below the one on whose quota it runs. So these are judged by the head of
-//! the review, which costs next to nothing, however large it is: who writes, and the metadata of the object.
+//! Reviews that are not decoded, because they are too large or too many come at once. If the API server ignores a failure of the webhook, a job
+//! without a queue would be admitted although it should be queued, or be detached from the job on whose quota it runs. So these reviews are answered
+//! from their head, which costs next to nothing, however large the review is: the user, and the metadata of the object.
 
 use serde_json::{Map, Value, json};
 use sluice_api::labels;
@@ -9,13 +9,13 @@ use super::{JobHook, Reviewers, detached};
 use crate::webhook::bounds::Refusal;
 use crate::webhook::review::{Request, Verdict, answer};
 
-/// The bytes of a part of the metadata that is read. What is larger counts as missing.
+/// The bytes of a part of the metadata that is read. A larger part counts as missing.
 const PART: usize = 64 << 10;
-/// The parts of the metadata by which jobs are told.
+/// The parts of the metadata by which jobs are recognized.
 const PARTS: [&str; 6] =
     ["name", "generateName", "labels", "annotations", "ownerReferences", "deletionTimestamp"];
 
-/// The answer to a review on a hook that is not worked on; none if its failure is answer enough.
+/// The answer to a review that is not decoded; `None` if the failure of the webhook is answer enough.
 pub(super) fn turned_away(
     reviewers: &Reviewers,
     hook: JobHook,
@@ -35,7 +35,7 @@ pub(super) fn turned_away(
             Verdict::Allowed | Verdict::TurnedAway(_) => false,
         },
         (JobHook::Validate(_), "UPDATE") if has_many_owners(head) => {
-            // Whether its controller is still one of them is not known: they stay as they are.
+            // It is not known whether its controller is still one of them: they stay unchanged.
             let [old, new] = owners(head);
             let deleted = request.object["metadata"]["deletionTimestamp"].is_string();
             old != new && !deleted && !detached::may_detach(kind, &request.user_info)
@@ -49,7 +49,7 @@ pub(super) fn turned_away(
     is_needed.then(|| answer(&request.uid, Verdict::TurnedAway(why)).ok()).flatten()
 }
 
-/// The texts of the references to the owners that an object had, and that it is to have.
+/// The texts of the old and the new owner references of an object.
 fn owners(head: &[u8]) -> [Option<&[u8]>; 2] {
     ["oldObject", "object"].map(|field| {
         let metadata = text_at_or_begun(head, &["request", field, "metadata"])?;
@@ -62,7 +62,7 @@ fn has_many_owners(head: &[u8]) -> bool {
     owners(head).into_iter().flatten().any(|text| text.len() > PART)
 }
 
-/// What the head of a review says, with objects of metadata alone.
+/// The request in the head of a review, with objects of metadata only.
 fn request(head: &[u8]) -> Option<Request> {
     let text = |path: &[&str]| serde_json::from_slice::<String>(text_at(head, path)?).ok();
     let object = |field: &str| -> Option<Value> {

@@ -1,4 +1,4 @@
-//! Looks for pods, on a stand-in for the API server.
+//! Looking for pods, on a stand-in for the API server.
 
 use std::sync::Mutex;
 
@@ -206,7 +206,7 @@ async fn a_pod_that_cannot_be_deleted_keeps_no_other() {
     let (result, sent) = looked(vec![pods.clone()], overdue()).await;
     assert_eq!(result, Err(WriteError::PodsRemain(vec!["w1".into()])));
     assert!(deletes_others(&sent));
-    // Of a stop this is told.
+    // When a job is stopped, the refusal is reported.
     let (result, sent) = looked(vec![pods], EndPods::Delete).await;
     assert!(matches!(result, Err(WriteError::Refused(_))), "{result:?}");
     assert!(deletes_others(&sent));
@@ -250,7 +250,7 @@ async fn pods_that_have_had_long_enough_are_given_less_time() {
 }
 
 #[tokio::test]
-async fn so_many_are_deleted_at_a_time() {
+async fn the_number_of_deletions_at_a_time_is_limited() {
     let many = (0..MOST + 50).map(|n| pod(&format!("p{n}"), "a", false)).collect();
     let (result, sent) = looked(vec![many], EndPods::Delete).await;
     assert_eq!(result, Err(WriteError::PodsLeft { going_on: 250, leaving: 0 }));

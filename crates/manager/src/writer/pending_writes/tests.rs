@@ -1,4 +1,4 @@
-//! Which write may go next, by a clock of the test's own.
+//! Which write may be sent next, with a simulated clock.
 
 use std::sync::Arc;
 

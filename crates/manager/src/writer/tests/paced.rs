@@ -1,4 +1,4 @@
-//! When writes go: their tokens, their importance, and pauses that the server asks for.
+//! When writes are sent: tokens, importance, and pauses that the server requests.
 
 use kube::Client;
 use sluice_api::job::JobKind;

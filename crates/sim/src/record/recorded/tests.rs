@@ -85,7 +85,7 @@ fn life() -> Vec<Line> {
 }
 
 #[test]
-fn a_day_is_told_from_queued_to_the_end_with_reasons() {
+fn a_day_is_reported_from_queued_to_the_end_with_reasons() {
     let day = recorded(life());
     let expected = [
         "10 low submitted",
@@ -134,7 +134,7 @@ fn a_day_is_told_from_queued_to_the_end_with_reasons() {
 }
 
 #[test]
-fn lines_of_two_replicas_and_in_any_order_are_told_once() {
+fn lines_of_two_replicas_and_in_any_order_are_reported_once() {
     let one = recorded(life());
     let mut twice = life();
     twice.extend(life());
@@ -169,7 +169,7 @@ fn lines_of_two_replicas_and_in_any_order_are_told_once() {
 
 /// The process that saw the admission was killed before it wrote that down, and the one after saw what held already.
 #[test]
-fn an_admission_whose_line_was_lost_is_told_by_who_saw_it_stand() {
+fn an_admission_whose_line_was_lost_is_in_the_line_of_a_later_process() {
     let holding = |at: i64| {
         let admitted = json!({"what": "Holding", "since": time(20).to_string(), "admitted": time(25).to_string(), "usage": usage("2")});
         line(at, "low", &admitted)
@@ -192,7 +192,7 @@ fn an_admission_whose_line_was_lost_is_told_by_who_saw_it_stand() {
 }
 
 #[test]
-fn what_began_before_and_what_is_missing_is_told_as_far_as_it_is_known() {
+fn what_began_before_and_what_is_missing_is_reported_as_far_as_it_is_known() {
     let since = |at: i64| json!(time(at).to_string());
     let day = recorded(vec![
         line(-500, "gone", &json!({"what": "QuotaReserved", "usage": usage("1")})),
@@ -290,7 +290,7 @@ fn what_is_lost_by_an_eviction_counts_from_the_admission_and_not_from_when_the_j
         cut.cut(end * 1000);
         assert_eq!(cut.jobs[0].lost, lost + 7, "{end}");
     }
-    // The line of the admission was lost, and a manager that began later tells of it.
+    // The line of the admission was lost, and the `Holding` line of a manager that began later reports it.
     let since = time(20).to_string();
     let holding =
         json!({"what": "Holding", "since": since, "admitted": time(30).to_string(), "usage": usage("1")});
@@ -306,7 +306,7 @@ fn what_is_lost_by_an_eviction_counts_from_the_admission_and_not_from_when_the_j
 }
 
 #[test]
-fn the_end_of_an_earlier_reservation_that_is_told_late_does_not_end_the_present_one() {
+fn the_end_of_an_earlier_reservation_that_is_reported_late_does_not_end_the_present_one() {
     let again = line(500, "low", &json!({"what": "QuotaReserved", "usage": usage("2")}));
     let late = [again, released(600, "low", 20, "Deleted")];
     let mut lines: Vec<Line> = begun().into_iter().chain(late).collect();

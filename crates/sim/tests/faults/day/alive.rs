@@ -1,6 +1,6 @@
-//! What must hold when nothing goes wrong any more: every Workload that can be admitted is, and the messages of the others say why not.
+//! What must hold after the faults: every Workload that can be admitted is, and the messages of the others say why not.
 //!
-//! The oracle is given the same objects. What it would still do, the manager has left undone.
+//! The oracle gets the same objects. Each admission that it would still make is one that the manager has missed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! A random world as manifests: the core's random queues and workloads, and a day with them.
+//! A random world as manifests: the core's random queues and workloads, and events for them.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
-//! One bad day, drawn from a seed: a random world with jobs and an administrator, things that go wrong around the engine, and what
-//! must hold nevertheless.
+//! One run with faults, drawn from a seed: a random world with jobs and an administrator, faults around the engine, and the invariants that must
+//! hold.
 //!
 //! * [`drawn`]: the world, as manifests and a scenario. Queues and workloads are those of the core's oracle.
-//! * [`objects`]: the way back, from objects to the oracle's plain types.
-//! * [`machines`]: worlds of another kind, with nodes that fail and Hotswap.
-//! * [`safety`]: what must hold after each step, looked up in the objects alone, as an auditor of the cluster would.
-//! * [`alive`]: what must hold when nothing goes wrong any more: each Workload that waits has a reason.
+//! * [`objects`]: the conversion from objects to the oracle's plain types.
+//! * [`machines`]: other worlds, with failing nodes and Hotswap.
+//! * [`safety`]: invariants after each step, checked from the objects alone, as an auditor of the cluster would.
+//! * [`alive`]: invariants after the faults: each waiting Workload has a reason.
 
 pub mod alive;
 pub mod drawn;

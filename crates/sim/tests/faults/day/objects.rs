@@ -1,4 +1,4 @@
-//! From the objects of a cluster to the oracle's plain types.
+//! Converts the objects of a cluster to the oracle's plain types.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,15 +1,14 @@
-//! What must hold after each step, whatever went wrong: looked up in the objects alone, as an auditor of the cluster would.
+//! Invariants after each step, whatever went wrong: checked from the objects alone, as an auditor of the cluster would.
 //!
-//! * No admission beyond what the quota tree has, a borrowing limit, or what others lend. One that a former leader wrote, and that came
-//!   when the next one led, counts when its job starts: until then it can still be taken back.
-//! * No job with two Workloads that hold quota; no pods without an admission; no quota given back while there are pods.
+//! * No admission exceeds the quota tree, a borrowing limit, or a lending limit. An admission that a former leader wrote and that arrived
+//!   under the next one counts when its job starts: until then it can still be revoked.
+//! * No job has two Workloads with quota; no pods without an admission; no quota is released while there are pods.
 //! * In a StrictFIFO queue no Workload is admitted before an older one of at least the same priority.
-//! * A victim of preemption is one that the preemptor's policies allow, for the reason that is reported.
-//! * What the ClusterQueues' statuses say is used is what their Workloads hold; that waits until nothing is under way
+//! * A victim of preemption is allowed by the preemptor's policies, for the reported reason.
+//! * The usage in the ClusterQueues' statuses is that of their Workloads; this is checked when nothing is in flight
 //!   ([`super::alive`]).
 //!
-//! A manager decides on what it has seen: for a while after an administrator changed quotas or policies, what the former ones allow is not held
-//! against it.
+//! A manager decides on what it has seen: for a while after an administrator changed quotas or policies, the former ones are allowed, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -226,7 +225,7 @@ impl Safety {
         }
     }
 
-    /// Why a preemption is none that the policies allow.
+    /// Why the policies do not allow a preemption.
     fn unjustified(
         &self,
         world: &World,
@@ -420,7 +419,7 @@ mod tests {
         wrong
     }
 
-    /// The day on which a victim's queue was back at its share when it was told so: what was to come there had made it borrow.
+    /// The day on which a victim's queue was back at its nominal share when the preemption was reported: the preemptor had made it borrow.
     #[test]
     fn a_workload_that_waits_for_its_own_victims_counts_as_if_it_had_come() {
         let wrong =

@@ -1,4 +1,4 @@
-//! Admissions that a Workload may not have, and what is charged and freed.
+//! Admissions that a Workload may not have, and charged and released quota.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Pods that go on when they should not, and those that may.
+//! Pods that continue to run when they should not, and pods that may.
 
 use super::super::strays::{GRACE, PROMPT};
 use super::*;

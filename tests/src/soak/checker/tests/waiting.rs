@@ -1,4 +1,4 @@
-//! Jobs that wait when nothing happens any more.
+//! Jobs that still wait when nothing happens any more.
 
 use super::*;
 

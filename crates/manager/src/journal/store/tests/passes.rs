@@ -1,4 +1,4 @@
-//! Passes over the folder: what one file has to do with the others.
+//! Passes over the folder: how files affect each other.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Changes that take a job or a pod from below the job on whose quota it runs.
+//! Changes that detach a job or a pod from the job on whose quota it runs.
 
 use super::pods::{Bed, admit, of_job, owners, template};
 use super::*;

@@ -1,4 +1,4 @@
-//! Which pods are taken for those of the job that they name as their controller, where a LocalQueue `default` queues all others.
+//! Which pods count as pods of the job that they name as their controller, while a LocalQueue `default` queues all others.
 
 use super::*;
 

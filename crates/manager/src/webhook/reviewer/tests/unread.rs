@@ -1,4 +1,4 @@
-//! Reviews that are not worked on, where the API server would let in what is to be queued.
+//! Reviews that are not decoded, where the API server would admit a job that should be queued.
 
 use super::pods::{Bed, owners, template};
 use super::*;

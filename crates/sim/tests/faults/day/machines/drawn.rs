@@ -1,4 +1,4 @@
-//! A random world of node pools, queues with Hotswap and JobSets of slices, as manifests, and a day with them.
+//! A random world of node pools, queues with Hotswap and JobSets of slices, as manifests, and events for it.
 
 use serde_json::{Value, json};
 use sluice_sim::{File, ManifestError, Manifests};

@@ -1,9 +1,8 @@
-//! A bad day for machines: node pools that fail, depart, go and come back under JobSets that take whole pools, with Hotswap, and with
-//! everything else that goes wrong on a bad day.
+//! Faults of machines: node pools that fail, are removed and return under JobSets that take whole pools, with Hotswap, and with all other faults.
 //!
-//! * [`drawn`]: the world, small enough that every job fits it while all machines are well.
+//! * [`drawn`]: the world, small enough that every job fits while all machines are healthy.
 //! * [`safety`]: what must hold after each step.
-//! * [`places`]: what of it concerns nodes with a topology, which those of some days have.
+//! * [`places`]: the invariants for nodes with a topology, which some runs have.
 
 mod drawn;
 mod places;

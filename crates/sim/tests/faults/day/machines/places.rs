@@ -1,4 +1,4 @@
-//! Of nodes with a topology: what is assigned to one never exceeds what it has.
+//! Nodes with a topology: the assignments of a node never exceed its capacity.
 
 use std::collections::BTreeMap;
 

@@ -1,16 +1,16 @@
-//! What must hold after each step of a bad day for machines, looked up in the objects alone:
+//! Invariants after each step with faults of machines, checked from the objects alone:
 //!
-//! * a victim of Hotswap has strictly lower priority than the Workload that takes its place, which is not evicted for anything but failing nodes;
-//! * no Workload is evicted for failing nodes while most nodes look bad, except one that was assigned nodes, of which those named by its
-//!   eviction were lost (docs/reference/06-algorithm.md 6.14);
-//! * where Hotswap acts, admitted Workloads find room: all that holds quota, whatever admitted it, is at most what the healthy nodes
-//!   have, and what runs on lost ones for as long as it stays there.
+//! * a victim of Hotswap has a strictly lower priority than the preempting Workload, which itself is only evicted for failing nodes;
+//! * no Workload is evicted for failing nodes while most nodes look bad, except a Workload with assigned nodes that lost the nodes that its
+//!   eviction names (docs/reference/06-algorithm.md 6.14);
+//! * where Hotswap acts, admitted Workloads have capacity: all quota, however admitted, is at most the capacity of the healthy nodes plus
+//!   the pods on lost ones as long as they stay there.
 //!
-//! A manager decides on what it has seen: on a bad day, what was so a while ago counts, too. Of the third, that is: with the nodes of some
-//! moment and the pods of some moment within the time that a watch may lag and a write may take, there was room for all that hold quota now. So an admission
-//! that was decided while a node was well may be carried out after it failed; but what two leaders admit must have had room at
-//! once, and a leader may not be wrong about what was admitted before it led. By a clock that is two minutes behind, a node that is not
-//! ready counts for two minutes longer.
+//! A manager decides on what it has seen, so with faults a recent earlier state counts, too. For the third invariant: with the nodes of some moment
+//! and the pods of some moment within the time that a watch may lag and a write may take, there was capacity for all that hold quota now. So an
+//! admission that was decided while a node was healthy may be carried out after it failed; but the admissions of two leaders must have had capacity
+//! at the same time, and a leader must know what was admitted before it led. By a clock that is two minutes behind, a node that is not ready counts
+//! for two minutes longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use super::super::safety::Judged;
 use super::drawn::TPU;
 use super::places::overfull;
 
-/// How old what a manager knows may be on a bad day, with the minute until a write that failed is tried again.
+/// How old a manager's knowledge may be in a run with faults, including the minute until a failed write is retried.
 const STALE: SignedDuration = SignedDuration::from_secs(160);
-/// How old what a manager knows of nodes may be on a bad day when its admission is carried out: a watch that lags, then a slow write.
+/// How old a manager's knowledge of nodes may be when its admission is carried out in a run with faults: a lagging watch, then a slow write.
 const NODES_STALE: SignedDuration = SignedDuration::from_secs(100);
-/// How far clocks are behind on a bad day.
+/// How far clocks are behind in a run with faults.
 const BEHIND: SignedDuration = SignedDuration::from_mins(2);
-/// For so long a node may be not ready before that counts.
+/// How long a node may be not ready before that counts.
 const WAVERS: SignedDuration = SignedDuration::from_secs(30);
-/// With more of the nodes looking bad nothing is evicted, in percent.
+/// The percentage of bad-looking nodes above which nothing is evicted.
 const BRAKE: usize = 55;
 
-/// What is remembered of a Workload.
+/// The recorded state of a Workload.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     uid: String,
@@ -61,11 +61,11 @@ struct Well {
 /// The chips that pods have, by node.
 type OnNodes = BTreeMap<String, i64>;
 
-/// What is remembered from step to step.
+/// The recorded state between steps.
 pub struct Safety {
     stale: SignedDuration,
     nodes_stale: SignedDuration,
-    /// For so long a manager may believe in a node that is not ready.
+    /// How long a manager may treat a node as ready that is not.
     wavers: SignedDuration,
     seen: BTreeMap<ObjectRef, Seen>,
     /// The nodes, newest last, each with the time since when it was so.
@@ -232,7 +232,7 @@ impl Safety {
         }
     }
 
-    /// Why an eviction is none that Hotswap may make.
+    /// Why Hotswap may not make an eviction.
     fn unjustified(&self, who: &Seen, all: &BTreeMap<ObjectRef, Seen>, now: Timestamp) -> Option<String> {
         let (_, reason, message) = who.evicted.as_ref()?;
         match reason.as_str() {
