@@ -21,6 +21,8 @@ pub const WRITES_IN_FLIGHT: &str = "sluice_writes_in_flight";
 pub const WRITES_WAITING: &str = "sluice_writes_waiting";
 /// How long writes took, by lane and kind, and what came of them.
 pub const WRITE_SECONDS: &str = "sluice_write_duration_seconds";
+/// How long answers of webhooks took, by what is done there.
+pub const REVIEW_SECONDS: &str = "sluice_webhook_review_duration_seconds";
 /// Lines of the journal that were lost.
 pub const JOURNAL_LINES_LOST: &str = "sluice_journal_lines_lost_total";
 /// Files of the journal that were sent.
@@ -82,6 +84,12 @@ fn own_definitions() -> Vec<Definition> {
             "Seconds that a write took, retries included, by lane, kind of the object, and result (written, conflict, gone, refused, failed).",
             Shape::Histogram(prometheus::DEFAULT_BUCKETS.to_vec()),
             &["lane", "kind", "result"],
+        ),
+        define(
+            REVIEW_SECONDS,
+            "Seconds that the answer to a review of the API server took to make, by webhook (convert, mutate, validate).",
+            Shape::Histogram(vec![0.0005, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0]),
+            &["webhook"],
         ),
         define(
             JOURNAL_LINES_LOST,
