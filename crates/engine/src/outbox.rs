@@ -32,7 +32,7 @@ pub(crate) struct Open {
     /// The job whose Workload it creates.
     pub job: Option<JobKey>,
     /// The decision that it carries out, to come back to if it fails.
-    pub decision: Option<Decision>,
+    pub decision: Option<Box<Decision>>,
     /// What it is to make of a job.
     pub wanted: Option<Wanted>,
     /// Whether it was taken back.
