@@ -109,7 +109,7 @@ async fn a_write_is_converted_once_at_most() {
     let ours = u32::try_from(proxy.writes().iter().filter(of_group).count()).unwrap();
     let writes = f64::from(ours + others);
     println!("{converted} conversions for {writes} writes, {:.3} ms each", took * 1e3 / converted);
-    assert!(ours >= 20 && converted >= 20.0, "{ours} writes of ours, {converted} conversions");
+    assert!(ours >= 20 && before[0] > 0.0, "{ours} writes of ours, {before:?} conversions before");
     assert!(converted <= writes, "{converted} conversions for {writes} writes");
     manager.stop().await.unwrap();
     plane.stop();
