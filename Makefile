@@ -104,7 +104,7 @@ bench: ## Measure the engine and compare with the budgets
 bench-hotswap: control-plane ## Measure the time to recovery with and without Hotswap on a control plane (8 minutes)
 	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --features bench-hotswap --test operator hotswap::recovery -- --nocapture
 
-race: control-plane ## Let a manager admit RACE_SIZE (tiny, small, baseline, large, preemption, steady, freed) Workloads, and count its writes; RACE_MANAGER is the command of another manager, RACE_FLAGS=--jobs makes Jobs
+race: control-plane ## Let a manager admit RACE_SIZE (tiny, small, baseline, large, huge, preemption, steady, freed) Workloads, and count its writes; RACE_MANAGER is the command of another manager, RACE_FLAGS=--jobs makes Jobs
 	$(BUILD)
 	GOMEMLIMIT=6GiB SLUICE_BIN=$(TARGET)/release/sluice cargo run --release --locked --package sluice-xtask -- \
 		race --size $(RACE_SIZE) $(RACE_FLAGS) $(if $(RACE_MANAGER),--manager-cmd '$(RACE_MANAGER)')

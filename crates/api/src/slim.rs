@@ -4,6 +4,7 @@
 //! start changes and a stop restores, and a hash of its containers, but not the templates themselves. Every type has `metadata` (with `managedFields`
 //! dropped), so that a typed watch can use it.
 //!
+//! * [`raw`]: an object as JSON, for the kinds that are read as such.
 //! * [`pod`]: the reduced pod template.
 //! * [`bound_pod`]: the Pod.
 //! * [`job_pod`]: the Pod of an elastic job, or one with a place in the topology.
@@ -17,6 +18,7 @@ pub mod job_pod;
 mod memo;
 pub mod pod;
 pub mod provisioning;
+pub mod raw;
 pub mod workload;
 
 pub use bound_pod::{FAILURE_RECOVERY, Pod};
@@ -24,6 +26,7 @@ pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, Runtime
 pub use job_pod::{DISRUPTION_TARGET, JobPod, PodPlacement, TOPOLOGY_ANNOTATIONS};
 pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;
+pub use raw::Raw;
 pub use workload::{PodSet, Workload, WorkloadRest, WorkloadSpec};
 
 use std::collections::BTreeMap;

@@ -167,7 +167,7 @@ impl Engine {
             self.touch_parent(&open.object);
         }
         self.outbox.extend(open.then);
-        if let Some(Decision::Evict(_, more)) = open.decision {
+        if let Some(Decision::Evict(_, more)) = open.decision.map(|decision| *decision) {
             self.outbox.extend(more);
         }
         self.touch(&open.object);
@@ -316,21 +316,21 @@ impl Engine {
     fn workload_write_failed(&mut self, open: &Open, error: &WriteError) {
         let key = workload_key(&open.object);
         let uncertain = error.is_transient() || matches!(error, WriteError::Conflict(_));
-        if matches!(open.decision, Some(Decision::Reserve { .. }))
+        if matches!(open.decision.as_deref(), Some(Decision::Reserve { .. }))
             && matches!(error, WriteError::Conflict(_))
             && let Some(entry) = self.world.workloads.get_mut(&key)
         {
             // If it holds quota, another client has written that.
             entry.unchecked = true;
         }
-        match &open.decision {
+        match open.decision.as_deref() {
             // The reservation may have been written, now or before: no other Workload gets the quota before that is known.
             Some(Decision::Reserve { .. }) if uncertain => self.look_again(&key),
             // The same is true of the nodes. If the assignment was not written, it is made again for the current Workload, unless that has another
             // admission.
             Some(place @ Decision::Place(..)) if uncertain => {
                 if let Some(entry) = self.world.workloads.get_mut(&key) {
-                    entry.decision.get_or_insert_with(|| place.clone());
+                    entry.decision.get_or_insert_with(|| Box::new(place.clone()));
                 }
                 self.look_again(&key);
             }
@@ -343,7 +343,7 @@ impl Engine {
                     && entry.decision.is_none()
                     && !matches!(error, WriteError::NotFound(_))
                 {
-                    entry.decision = Some(evict.clone());
+                    entry.decision = Some(Box::new(evict.clone()));
                 }
             }
             None if matches!(open.purpose, Purpose::Pend | Purpose::Bypassed) => {
@@ -373,7 +373,7 @@ impl Engine {
     /// A write on a Workload was not answered.
     fn answer_lost(&mut self, open: &Open, expected: Box<WorkloadStatus>) {
         let mut then = open.then.clone();
-        if let Some(Decision::Evict(_, more)) = &open.decision {
+        if let Some(Decision::Evict(_, more)) = open.decision.as_deref() {
             then.extend(more.iter().cloned());
         }
         let entry = self.world.workloads.get_mut(&workload_key(&open.object));

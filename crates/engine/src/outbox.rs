@@ -34,7 +34,7 @@ pub(crate) struct Open {
     /// The job whose Workload it creates.
     pub job: Option<JobKey>,
     /// The decision that it carries out, to come back to if it fails.
-    pub decision: Option<Decision>,
+    pub decision: Option<Box<Decision>>,
     /// The state in which the job should be afterwards.
     pub wanted: Option<Wanted>,
     /// Whether it was taken back.

@@ -84,7 +84,7 @@ pub(crate) struct WorkloadEntry {
     /// A write that was not answered, and what it reports.
     pub lost_answer: Option<Box<LostAnswer>>,
     /// The decision that is written as soon as that is possible.
-    pub decision: Option<Decision>,
+    pub decision: Option<Box<Decision>>,
     /// Whether it is not known if quota was reserved: the write failed, and may have been carried out. It is held until then.
     pub uncertain: bool,
     /// Its reservation may not be ours: it appeared while we led, and whether it fits has not been checked yet.
@@ -216,6 +216,8 @@ pub(crate) struct World {
     /// Requests by the UID of the controlling Workload.
     pub requests_by_owner: BTreeMap<Name, BTreeSet<(Name, Name)>>,
     pub workloads: BoxedMap<WorkloadKey, WorkloadEntry>,
+    /// What Workloads that are over have in common.
+    pub ended_specs: kept::Specs,
     pub jobs: BTreeMap<JobKey, JobEntry>,
     /// Objects above jobs that others manage.
     pub external: ExternalParents,
@@ -299,6 +301,7 @@ impl World {
         kept::fit(&mut object);
         if kept::is_over(&object) && self.workloads.get(key).is_none_or(WorkloadEntry::is_at_rest) {
             kept::reduce(&mut object);
+            self.ended_specs.share(&mut object.spec);
         }
         let owner = owners::job_uid(&object).map(|uid| Name::from(&*uid));
         let controller = owners::controller_position(&object);

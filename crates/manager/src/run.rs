@@ -254,7 +254,7 @@ impl Parts {
         tasks.push(supervisor.spawn_finite("guard of the rights", guard));
         let explainer =
             Arc::new(Explainer::new(engine.clone(), self.client.clone(), self.configuration.clone()));
-        let webhooks = self.webhooks(supervisor, &facts, &mut tasks)?;
+        let webhooks = self.webhooks(supervisor, &facts, &registry, &mut tasks)?;
         let published = self.positions(supervisor, (engine.clone(), moved), &mut tasks);
         let visibility =
             self.visibility(supervisor, Arc::clone(&published), Arc::clone(&explainer), &mut tasks)?;
@@ -392,11 +392,11 @@ fn bounds(connections: usize) -> Bounds {
 /// Takes answers of writes back to the engine, once that exists.
 fn answers(engine: Arc<OnceLock<Handle<Engine>>>, known: Arc<Known>) -> Answers {
     Arc::new(move |generation, id, result, document, place| {
-        if let Ok(Some(object)) = &result {
-            known.answered(object);
-        }
-        if let Some(engine) = engine.get() {
-            engine.written(generation, id, result, document, place);
+        let Some(engine) = engine.get() else { return };
+        let copy = result.as_ref().ok().and_then(Option::as_ref).and_then(|object| known.copy_of(object));
+        engine.written(generation, id, result, document, place);
+        if let Some(copy) = copy {
+            known.answered(copy);
         }
     })
 }

@@ -4,6 +4,7 @@
 //! [`run`] takes any manager with Kueue's API. Counts can have budgets; times depend on the machine.
 
 mod bare;
+mod cbor;
 mod figures;
 pub mod forms;
 mod load;
@@ -22,7 +23,7 @@ use crate::process::Program;
 use crate::wait::{eventually, progress};
 use crate::{ControlPlane, Manager, Setup, crds, kubectl, workloads};
 
-pub use figures::{Figures, Requests};
+pub use figures::{Figures, Requests, Usage};
 pub use plan::{CLASSES, Class, FREED, PREEMPTING, Race, STEADY, Work};
 
 use plan::NAMESPACE;

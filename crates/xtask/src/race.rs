@@ -1,6 +1,7 @@
 //! `cargo xtask race`: how many writes a manager needs for thousands of Workloads, how long these wait, and the resources that it uses.
 //!
-//! Counts have budgets, and exceeding one is a failure. Times depend on the machine: they are printed, and never a failure.
+//! Counts have budgets, and exceeding one is a failure. Times and memory depend on the machine: they are printed, beside their goals if there are any,
+//! and never a failure.
 
 pub mod budget;
 
@@ -26,9 +27,9 @@ pub struct Args {
     /// Another manager: a command for `sh`, with KUBECONFIG and RACE_CONFIG in its environment (then counts have no budget).
     #[arg(long)]
     manager_cmd: Option<String>,
-    /// How many minutes it may take.
-    #[arg(long, default_value_t = 30)]
-    minutes: u64,
+    /// How many minutes it may take [default: 30; huge: 90].
+    #[arg(long)]
+    minutes: Option<u64>,
 }
 
 /// How many Workloads there are.
@@ -42,6 +43,8 @@ enum Size {
     Baseline,
     /// 50,000 in 1,000 queues
     Large,
+    /// 100,000 in 1,000 queues
+    Huge,
     /// 3,000 in 30 queues, most of which take their place from others
     Preemption,
     /// 100 a second for ten minutes in 30 queues that always have room
@@ -58,6 +61,7 @@ impl Size {
             Self::Small => of(50),
             Self::Baseline => of(500),
             Self::Large => Race { cohorts: 10, queues_per_cohort: 100, ..of(50) },
+            Self::Huge => Race { cohorts: 10, queues_per_cohort: 100, ..of(100) },
             Self::Preemption => Race { classes: &PREEMPTING, ..of(100) },
             // A tenth of a queue's quota is enough at that pace, if its writes take no time.
             Self::Steady => Race { classes: &STEADY, quota: 2_000, ..of(2_000) },
@@ -66,12 +70,18 @@ impl Size {
         }
     }
 
+    /// How many minutes it may take.
+    const fn minutes(self) -> u64 {
+        if matches!(self, Self::Huge) { 90 } else { 30 }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Tiny => "tiny",
             Self::Small => "small",
             Self::Baseline => "baseline",
             Self::Large => "large",
+            Self::Huge => "huge",
             Self::Preemption => "preemption",
             Self::Steady => "steady",
             Self::Freed => "freed",
@@ -87,7 +97,7 @@ impl Size {
 /// Runs the race.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let work = if args.jobs { Work::Jobs } else { Work::Workloads };
-    let limit = Duration::from_mins(args.minutes);
+    let limit = Duration::from_mins(args.minutes.unwrap_or(args.size.minutes()));
     let race = Race { work, manager: args.manager_cmd.clone(), limit, ..args.size.race() };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     if args.forms {
@@ -100,6 +110,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let budget = Budget::of(&args.size.budget(args.jobs))?;
+    for goal in budget.goals(&figures) {
+        println!("{goal}");
+    }
     let failures = budget.exceeded(&figures);
     for failure in &failures {
         println!("over the budget: {failure}");
@@ -112,6 +125,12 @@ mod tests {
     use clap::ValueEnum as _;
 
     use super::*;
+
+    #[test]
+    fn a_huge_race_has_a_hundred_thousand_workloads_in_a_thousand_queues() {
+        let race = Size::Huge.race();
+        assert_eq!((race.cohorts, race.queues_per_cohort, race.total()), (10, 100, 100_000));
+    }
 
     #[test]
     fn each_size_has_a_budget_for_workloads_and_for_jobs() {

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -17,7 +17,11 @@ use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, Write, client_of, crds, workloads};
 use sluice_tests::place::QUEUE_NAME;
 
-const JOBS: usize = 1_000;
+/// How many Jobs there are: as `SLUICE_RATE_JOBS` says, where that is set.
+static JOBS: LazyLock<usize> = LazyLock::new(|| {
+    let said = std::env::var("SLUICE_RATE_JOBS").ok();
+    said.map_or(1_000, |said| said.parse().unwrap_or_else(|why| panic!("SLUICE_RATE_JOBS={said}: {why}")))
+});
 const QUEUES: usize = 20;
 /// Jobs of the bare loop, whose rate alone is of interest: as few as give it.
 const BARE: usize = 400;
@@ -58,7 +62,7 @@ fn queues() -> String {
             "metadata": {"name": format!("cq-{number}")},
             "spec": {"namespaceSelector": {}, "resourceGroups": [{
                 "coveredResources": ["cpu"],
-                "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": JOBS / QUEUES}]}],
+                "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": JOBS.div_ceil(QUEUES)}]}],
             }]},
         });
         let local = json!({
@@ -191,6 +195,7 @@ fn rate(jobs: usize, took: Duration) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_jobs_take_three_writes_each() {
+    let number_of_jobs = *JOBS;
     let plane = ControlPlane::builder().start().await.unwrap();
     apply(&plane, SETUP).await.unwrap();
     let proxy = FaultProxy::start(&plane).await.unwrap();
@@ -209,12 +214,12 @@ async fn a_thousand_jobs_take_three_writes_each() {
     let user = &jobs;
     proxy.forget_writes();
     let began = Instant::now();
-    futures::stream::iter(0..JOBS)
+    futures::stream::iter(0..number_of_jobs)
         .for_each_concurrent(USERS, |number| make_job(user, "job", number, number % QUEUES))
         .await;
     eventually("all Jobs to be started", DEADLINE, || async {
         let started = proxy.writes().iter().filter(|write| sort(write) == "jobs").count();
-        Ok(progress(started == JOBS, format!("{started} of {JOBS}")))
+        Ok(progress(started == number_of_jobs, format!("{started} of {number_of_jobs}")))
     })
     .await
     .unwrap();
@@ -249,14 +254,14 @@ async fn a_thousand_jobs_take_three_writes_each() {
     let bare = began.elapsed();
     converting.stop().await.unwrap();
     println!(
-        "{JOBS} Jobs in {QUEUES} queues: {:.0}/s with Sluice, {:.0}/s by a bare loop of the same writes",
-        rate(JOBS, took),
+        "{number_of_jobs} Jobs in {QUEUES} queues: {:.0}/s with Sluice, {:.0}/s by a bare loop of the same writes",
+        rate(number_of_jobs, took),
         rate(BARE, bare)
     );
-    println!("share of the bare loop: {:.0} %", 100.0 * rate(JOBS, took) / rate(BARE, bare));
+    println!("share of the bare loop: {:.0} %", 100.0 * rate(number_of_jobs, took) / rate(BARE, bare));
     println!("writes: {counts:?}, of which refused: {refused:?}");
     for sort in COUNTED {
-        assert_eq!(counts.get(sort), Some(&JOBS), "{sort}: {counts:?}");
+        assert_eq!(counts.get(sort), Some(&number_of_jobs), "{sort}: {counts:?}");
     }
     for sort in ["workloads/status", "jobs"] {
         let often: Vec<_> = by_name(&writes, sort).into_iter().filter(|(_, times)| *times != 1).collect();

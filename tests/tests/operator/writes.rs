@@ -2,13 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use sluice_testkit::metrics::{Scraper, sum};
 use sluice_testkit::wait::{Progress, consistently, eventually, progress};
-use sluice_testkit::{FaultProxy, Write, workloads};
+use sluice_testkit::{FaultProxy, Manager, Write, workloads};
 use sluice_tests::place::{DEADLINE, Place};
 
 use crate::status::{shared, start_with};
@@ -66,6 +68,56 @@ fn of_place(writes: &[Write], here: &Place<'_>) -> Vec<Write> {
         path.contains(&namespace) || path.contains(&queue)
     };
     writes.iter().filter(|write| is_here(write)).cloned().collect()
+}
+
+/// How many conversions the API server had asked for, once it asks for no more, and the seconds that they took.
+async fn conversions(scraper: &Scraper<'_>, manager: &Manager) -> [f64; 2] {
+    let last = Mutex::new(([0.0; 2], 0));
+    eventually("the last conversion", DEADLINE, || async {
+        let text = scraper.scrape(manager).await?;
+        let now = ["count", "sum"].map(|part| {
+            let name = format!("sluice_webhook_review_duration_seconds_{part}");
+            sum(&text, &name, &["webhook=\"convert\""]).unwrap_or(0.0)
+        });
+        let mut last = last.lock().unwrap();
+        let same = if now[0] > last.0[0] { 0 } else { last.1 + 1 };
+        *last = (now, same);
+        Ok(progress(same >= 10, now[0]))
+    })
+    .await
+    .unwrap();
+    last.into_inner().unwrap().0
+}
+
+/// The API server keeps a copy of all objects in each version that it serves: each change of one is converted for the older version, whoever makes
+/// it. Nothing else is: all that the manager reads and writes is the version that is stored.
+#[tokio::test]
+async fn a_write_is_converted_once_at_most() {
+    let (plane, proxy, manager) = start_with(&json!({})).await;
+    let here = Place::new(&plane, "converted", 4).await.unwrap();
+    let queues = workloads::namespaced(&here.client, &here.name, "LocalQueue", "localqueues");
+    here.wait_for_queue(&queues, "lq", "True/Ready").await.unwrap();
+    let scraper = Scraper::new(&plane);
+    let before = conversions(&scraper, &manager).await;
+    proxy.forget_writes();
+    let mut others = 0_u32;
+    for number in 0..20 {
+        let name = format!("w{number}");
+        make(&here, &name, 1).await;
+        wait_for(&here, &name, "Admitted", "True").await;
+        finish(&here, &name).await;
+        others += 2;
+    }
+    let after = conversions(&scraper, &manager).await;
+    let (converted, took) = (after[0] - before[0], after[1] - before[1]);
+    let of_group = |write: &&Write| write.path.contains("/apis/kueue.x-k8s.io/") && write.status < 300;
+    let ours = u32::try_from(proxy.writes().iter().filter(of_group).count()).unwrap();
+    let writes = f64::from(ours + others);
+    println!("{converted} conversions for {writes} writes, {:.3} ms each", took * 1e3 / converted);
+    assert!(ours >= 20 && before[0] > 0.0, "{ours} writes of ours, {before:?} conversions before");
+    assert!(converted <= writes, "{converted} conversions for {writes} writes");
+    manager.stop().await.unwrap();
+    plane.stop();
 }
 
 #[tokio::test]

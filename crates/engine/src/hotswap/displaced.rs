@@ -60,7 +60,7 @@ pub(crate) struct DisplacedWorkload<'a> {
 pub(super) fn for_nodes(entry: &WorkloadEntry) -> bool {
     let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());
     evicted.is_some_and(|c| c.status == "True" && c.reason == reason::NODE_FAILURES)
-        || matches!(&entry.decision, Some(Decision::Evict(why, _)) if why.reason == reason::NODE_FAILURES)
+        || matches!(entry.decision.as_deref(), Some(Decision::Evict(why, _)) if why.reason == reason::NODE_FAILURES)
 }
 
 impl Engine {

@@ -163,7 +163,9 @@ fn holds_quota(status: &WorkloadStatus) -> bool {
 
 /// Whether a Workload was evicted, or will be as soon as that can be written, and still holds its quota.
 pub(crate) fn leaves(entry: &WorkloadEntry) -> bool {
-    holds(entry) && (is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..))))
+    holds(entry)
+        && (is(entry.status(), Type::Evicted)
+            || matches!(entry.decision.as_deref(), Some(Decision::Evict(..))))
 }
 
 /// Whether a Workload has given back the quota that it held before: it holds none, or what it holds was reserved later.

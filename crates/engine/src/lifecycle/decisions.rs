@@ -124,7 +124,7 @@ impl Engine {
     /// Takes a decision on, and carries it out if nothing is under way.
     pub(crate) fn decide(&mut self, key: &WorkloadKey, decision: Decision) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        entry.decision = Some(decision);
+        entry.decision = Some(Box::new(decision));
         entry.pending_message = None;
         if let Some(open) = entry.open {
             self.outbox.withdraw_report(open);
@@ -132,7 +132,8 @@ impl Engine {
         self.reported(key);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         // Nodes are found repeatedly: assignments that could not be written wait for their turn.
-        let waits = matches!(entry.decision, Some(Decision::Place(..))) && entry.retry.waits(self.now);
+        let waits =
+            matches!(entry.decision.as_deref(), Some(Decision::Place(..))) && entry.retry.waits(self.now);
         if entry.open.is_none() && !entry.uncertain && !waits && !self.is_starting(key) {
             self.carry_out(key);
         }
@@ -143,7 +144,7 @@ impl Engine {
         let moving = self.is_moving(key);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         let Some(decision) = entry.decision.take() else { return };
-        match &decision {
+        match &*decision {
             Decision::Reserve { admission, required_checks, considered } => {
                 let object = &entry.object;
                 let usable = !moving
@@ -206,7 +207,7 @@ impl Engine {
             return;
         }
         let Some(entry) = self.world.workloads.get(&victim.key) else { return };
-        match &entry.decision {
+        match entry.decision.as_deref() {
             Some(Decision::Evict(..)) => return,
             Some(Decision::Reserve { .. }) => {
                 // Nothing of it was written: it only has to be dropped.

@@ -48,7 +48,7 @@ impl Engine {
 
     fn sync_alone(&mut self, key: &WorkloadKey) {
         let Some((kept, entry)) = self.world.workloads.get_key_value(key) else { return };
-        let placing = matches!(entry.decision, Some(Decision::Place(..)))
+        let placing = matches!(entry.decision.as_deref(), Some(Decision::Place(..)))
             || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Place);
         if is_being_reserved(entry) || placing && can_be_placed(&entry.object) {
             return;
@@ -74,8 +74,8 @@ impl Engine {
                     topology.slice_moves = self.slice_moves(key);
                 }
                 self.leave_to_others(key, admission);
-                *evicted |=
-                    is(entry.status(), Type::Evicted) || matches!(entry.decision, Some(Decision::Evict(..)));
+                *evicted |= is(entry.status(), Type::Evicted)
+                    || matches!(entry.decision.as_deref(), Some(Decision::Evict(..)));
             }
             WorkloadState::Pending { requeue_at, keeps_place, invalid, .. } => {
                 *invalid = invalid.take().or_else(|| self.too_many_checks(key));

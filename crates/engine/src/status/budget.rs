@@ -10,10 +10,10 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// Takes a slot: the time from which it may be used. `per_second` of 0 means no limit. Each of the `waiting` writes makes the distance longer by
-    /// a millisecond, up to twice as long: a status that is written later has the numbers of more changes.
+    /// a millisecond, up to four times as long: a status that is written later has the numbers of more changes.
     pub fn take(&mut self, now: Timestamp, per_second: u32, waiting: u32) -> Timestamp {
         let Some(step) = 1_000_i64.checked_div(i64::from(per_second)) else { return now };
-        let step = SignedDuration::from_millis(step + step.min(i64::from(waiting)));
+        let step = SignedDuration::from_millis(step + (3 * step).min(i64::from(waiting)));
         let slot = self.slot(now, step);
         self.next = slot.checked_add(step).ok();
         slot.max(now)
@@ -37,7 +37,7 @@ impl Budget {
 
     /// The next slot at such a distance.
     fn slot(&self, now: Timestamp, step: SignedDuration) -> Timestamp {
-        let second = SignedDuration::from_secs(1).saturating_sub(step);
+        let second = SignedDuration::from_secs(1).saturating_sub(step).max(SignedDuration::ZERO);
         let earliest = now.checked_sub(second).unwrap_or(now);
         self.next.map_or(earliest, |next| next.max(earliest))
     }
@@ -63,8 +63,8 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_farther_apart_while_writes_wait_and_at_most_twice_as_far() {
-        for (waiting, apart) in [(16, 66), (50, 100), (100_000, 100)] {
+    fn slots_are_farther_apart_while_writes_wait_and_at_most_four_times_as_far() {
+        for (waiting, apart) in [(16, 66), (50, 100), (150, 200), (100_000, 200)] {
             let mut budget = Budget::default();
             let slots: Vec<_> = (0..40).map(|_| budget.take(at(0), 20, waiting)).collect();
             assert_eq!(slots[39].duration_since(slots[38]).as_millis(), apart, "{waiting} wait");
@@ -79,6 +79,13 @@ mod tests {
         assert_eq!(budget.take_now(at(0), 25), Err(at(40)));
         assert_eq!(budget.take_now(at(40), 25), Ok(()));
         assert_eq!(budget.take_now(at(41), 25), Err(at(80)));
+    }
+
+    #[test]
+    fn the_first_slot_is_free_however_far_they_are_apart() {
+        let mut budget = Budget::default();
+        let slots: Vec<_> = (0..3).map(|_| budget.take(at(0), 1, 100_000)).collect();
+        assert_eq!(slots, [at(0), at(4_000), at(8_000)]);
     }
 
     #[test]

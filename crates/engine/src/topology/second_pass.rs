@@ -57,7 +57,7 @@ impl Engine {
         if let Some(entry) = self.world.workloads.get_mut(key)
             && entry.object.status.admission != seen.status.admission
         {
-            entry.decision.take_if(|decision| matches!(decision, Decision::Place(..)));
+            entry.decision.take_if(|decision| matches!(**decision, Decision::Place(..)));
         }
     }
 

@@ -331,7 +331,11 @@ fn reasons_are_written_a_few_at_a_time_and_all_in_the_end() {
 
 #[test]
 fn a_queue_under_load_gets_its_usage_once_a_second_at_most() {
-    let mut c = cluster("", "1000", &json!({}));
+    let fair = "fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}\n";
+    // All that is used is borrowed, by the Cohort too.
+    let mut c = cluster(fair, "0", &json!({"cohortName": "team"}));
+    let team = c.api.put(Kind::Cohort, json!({"metadata": {"name": "team"}, "spec": {"parentName": "all"}}));
+    c.api.cluster_queue("lends", "default", "1000", &json!({"cohortName": "all"}));
     c.checked = false;
     c.advance(30);
     c.writes.clear();
@@ -339,7 +343,7 @@ fn a_queue_under_load_gets_its_usage_once_a_second_at_most() {
         queued(&mut c, &format!("w{step}"), "lq", "1", 0);
         tenths(&mut c, 1);
     }
-    for queue in [cq(), ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq")] {
+    for queue in [cq(), ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq"), team] {
         let count = writes(&c, &queue).len();
         assert!((2..=11).contains(&count), "{count} writes on {queue} in ten seconds");
     }
@@ -373,6 +377,19 @@ fn statuses_of_queues_have_a_budget_and_each_is_written_once_a_second_at_most() 
     c.writes.clear();
     c.advance(3600);
     assert!(c.writes.is_empty(), "none while nothing changes");
+    // While many writes wait to be sent, there are five per second.
+    c.backlog(1_000, 0);
+    for step in 0..8 {
+        for number in 0..QUEUES {
+            queued(&mut c, &format!("v{step}-{number}"), &format!("l{number}"), "1", 0);
+        }
+        c.settle();
+        tenths(&mut c, 5);
+    }
+    let statuses = c.written(Purpose::QueueStatus);
+    assert!((20..=25).contains(&statuses), "5 per second, and a second's worth: {statuses}");
+    c.backlog(0, 0);
+    c.advance(60);
     for number in 0..QUEUES {
         let queue = ObjectRef::cluster(Kind::ClusterQueue, format!("q{number}"));
         let status = &c.api.json(&queue).unwrap()["status"];

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::EnvVar;
 use serde_json::{Value, json};
 use sluice_api::job::{ControllerRef, JobKind, JobView};
-use sluice_api::slim;
 use sluice_engine::{Engine, EngineConfig, Input, Kind, Object, ObjectRef};
 
 use crate::model::Cluster;
@@ -145,9 +144,14 @@ fn a_finished_workload_that_is_made_to_go_on_is_known_in_full_again() {
     let workload = c.api.put(Kind::Workload, ended(1));
     c.settle();
     let known = |c: &Cluster| c.engine.workloads().find(|(of, _)| *of == workload).unwrap().1.clone();
-    let (told, over) = (known(&c), |object: &slim::Workload| object.status.conditions[3].message.clone());
-    assert_eq!(over(&told), "Job finished successfully");
-    assert_eq!(told.status.conditions[1].message, "");
+    let kept = known(&c);
+    let told = |type_: &str| {
+        let condition = kept.status.conditions.iter().find(|condition| condition.type_ == type_);
+        condition.map(|condition| (condition.status.as_str(), condition.message.as_str()))
+    };
+    assert_eq!(told("Finished"), Some(("True", "Job finished successfully")));
+    assert_eq!((told("Admitted"), told("PodsReady")), (Some(("True", "")), None));
+    assert_eq!((&kept.metadata.labels, &kept.metadata.annotations), (&None, &None));
     c.api.edit_status(&workload, |status| {
         status["conditions"].as_array_mut().unwrap().truncate(3);
     });

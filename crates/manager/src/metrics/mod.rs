@@ -14,8 +14,8 @@ use sluice_api::config::CustomLabel;
 enum Type {
     Counter,
     Gauge,
-    /// With Prometheus' default buckets.
-    Histogram,
+    /// With these upper bounds of its buckets, in seconds.
+    Histogram(&'static [f64]),
 }
 
 /// A metric that the manager keeps, with `N` labels: a sample with another number of values does not compile.
@@ -38,7 +38,16 @@ impl<const N: usize> Metric<N> {
     }
 
     const fn histogram(name: &'static str, labels: [&'static str; N], help: &'static str) -> Self {
-        Self { name, help, type_: Type::Histogram, labels }
+        Self::within(name, labels, prometheus::DEFAULT_BUCKETS, help)
+    }
+
+    const fn within(
+        name: &'static str,
+        labels: [&'static str; N],
+        bounds: &'static [f64],
+        help: &'static str,
+    ) -> Self {
+        Self { name, help, type_: Type::Histogram(bounds), labels }
     }
 
     /// A value of it, with the values of its labels in their order.
@@ -53,7 +62,7 @@ impl<const N: usize> Metric<N> {
             shape: match self.type_ {
                 Type::Counter => Shape::Counter,
                 Type::Gauge => Shape::Gauge,
-                Type::Histogram => Shape::Histogram(prometheus::DEFAULT_BUCKETS.to_vec()),
+                Type::Histogram(bounds) => Shape::Histogram(bounds.to_vec()),
             },
             labels: self.labels.to_vec(),
             custom: Vec::new(),
@@ -94,6 +103,13 @@ pub const WRITE_SECONDS: Metric<3> = Metric::histogram(
     "sluice_write_duration_seconds",
     ["lane", "kind", "result"],
     "Seconds that a write took, retries included, by lane, kind of the object, and result (written, conflict, gone, refused, failed).",
+);
+/// How long answers of webhooks took, by what is done there.
+pub const REVIEW_SECONDS: Metric<1> = Metric::within(
+    "sluice_webhook_review_duration_seconds",
+    ["webhook"],
+    &[0.0005, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0],
+    "Seconds that the answer to a review of the API server took to make, by webhook (convert, mutate, validate).",
 );
 /// Lines of the journal that were lost.
 pub const JOURNAL_LINES_LOST: Metric<0> = Metric::counter(
@@ -148,6 +164,7 @@ fn own_definitions() -> Vec<Definition> {
         WRITES_IN_FLIGHT.definition(),
         WRITES_WAITING.definition(),
         WRITE_SECONDS.definition(),
+        REVIEW_SECONDS.definition(),
         JOURNAL_LINES_LOST.definition(),
         JOURNAL_FILES_STORED.definition(),
         JOURNAL_STORE_FAILURES.definition(),

@@ -4,8 +4,8 @@ use tokio::sync::Notify;
 
 use super::{
     Access, Arc, CertRotator, CertsState, Context as _, Controller, Engine, Explainer, FactStore, Gate,
-    Handle, JoinHandle, Parts, Reviewers, Serving, Supervisor, address, bind, bounds, makers, serve_files,
-    watch, webhook,
+    Handle, JoinHandle, Parts, Registry, Reviewers, Serving, Supervisor, address, bind, bounds, makers,
+    serve_files, watch, webhook,
 };
 use crate::access::front_proxy::FrontProxy;
 use crate::dashboard::alive;
@@ -20,6 +20,7 @@ use crate::serve;
 use crate::visibility::publish::{Published, publish};
 use crate::visibility::server::{self, Server};
 use crate::watch::sync::SyncTracker;
+use crate::webhook::measured::Measured;
 
 /// How long an answer about a caller of the aggregated APIs is used, as in Kubernetes' own.
 const REMEMBER: std::time::Duration = std::time::Duration::from_secs(10);
@@ -30,6 +31,7 @@ impl Parts {
         &self,
         supervisor: &Supervisor,
         facts: &Arc<FactStore>,
+        registry: &Arc<Registry>,
         tasks: &mut Vec<JoinHandle<()>>,
     ) -> anyhow::Result<Option<Serving>> {
         if !self.controllers.has(Controller::Webhooks) {
@@ -45,7 +47,8 @@ impl Parts {
             let watch = makers::watch(self.client.clone(), labels, facts, pauses, self.stop.clone());
             tasks.push(supervisor.spawn("watch of pods that make others", watch));
         }
-        let reviewers = Arc::new(Reviewers::new(&self.configuration, Arc::clone(facts)));
+        let reviewers = Reviewers::new(&self.configuration, Arc::clone(facts));
+        let reviewers = Arc::new(Measured::new(reviewers, Arc::clone(registry)));
         let tls = serving.config.clone();
         let reviews =
             webhook::server::serve(listener, tls, reviewers, bounds(self.shares.webhooks), self.stop.clone());

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use sluice_api::slim::Raw;
 
 /// The document of an object, while documents are kept.
 pub type Document = Option<Box<Value>>;
@@ -29,15 +30,7 @@ pub fn of(body: &[u8]) -> Document {
     if !kept() {
         return None;
     }
-    serde_json::from_slice(body).ok().map(reduced).map(Box::new)
-}
-
-/// Without the largest part, which is not read.
-fn reduced(mut document: Value) -> Value {
-    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    document
+    serde_json::from_slice(body).ok().map(|Raw(document)| Box::new(document))
 }
 
 /// An object, and its document if documents are kept.
@@ -60,7 +53,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Documented<K> {
         if !kept() {
             return Ok(K::deserialize(deserializer)?.into());
         }
-        let document = reduced(Value::deserialize(deserializer)?);
+        let Raw(document) = Raw::deserialize(deserializer)?;
         let object = K::deserialize(&document).map_err(D::Error::custom)?;
         Ok(Self { object, document: Some(Box::new(document)) })
     }

@@ -1,10 +1,11 @@
 //! The watched kinds, and how each is converted to an object of the engine.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sluice_api::gates::Gates;
-use sluice_api::job::JobKind;
-use sluice_api::{slim, v1beta2};
+use sluice_api::job::{JobKind, JobView};
+use sluice_api::slim::{self, Raw};
+use sluice_api::v1beta2;
 use sluice_engine::input::{Kind, Object};
 use sluice_jobs::pods::Member;
 
@@ -100,27 +101,46 @@ pub const PROVISIONING: [Kind; 2] = [Kind::ProvisioningRequestConfig, Kind::Prov
 pub const CLUSTER: [Kind; 5] =
     [Kind::PriorityClass, Kind::Namespace, Kind::Node, Kind::LimitRange, Kind::RuntimeClass];
 
-/// A job as JSON: its adapter reads it. Decodes whatever the object looks like, since parts of it are user-written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(transparent)]
-pub struct RawJob(Value);
+/// A job: as JSON, which its adapter reads, or as it was known. Decodes whatever the object looks like, since parts of it are user-written.
+#[derive(Clone, Debug)]
+pub enum RawJob {
+    /// As it was seen.
+    Seen(Raw),
+    /// As the answer of our write had it.
+    Known(Box<JobView>),
+}
+
+impl<'de> Deserialize<'de> for RawJob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Raw::deserialize(deserializer).map(Self::Seen)
+    }
+}
 
 impl Watched for RawJob {
     fn decode(self, kind: Kind) -> Object {
         let Kind::Job(kind) = kind else { unreachable!("jobs are watched as jobs") };
-        job(kind, &self.0)
+        match self {
+            Self::Seen(Raw(value)) => job(kind, &value),
+            Self::Known(view) => Object::Job(view),
+        }
+    }
+
+    fn read(seen: &Seen, known: &Known) -> serde_json::Result<Documented<Self>> {
+        let kept =
+            if document::kept() { None } else { known.take_job(&seen.meta.uid, &seen.meta.resource_version) };
+        kept.map_or_else(|| seen.read(), |view| Ok(Self::Known(view).into()))
     }
 }
 
 /// A template object as JSON: the adapter of its jobs reads it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
-pub struct RawTemplate(Value);
+pub struct RawTemplate(Raw);
 
 impl Watched for RawTemplate {
     fn decode(self, kind: Kind) -> Object {
         let Kind::Template(kind) = kind else { unreachable!("templates are watched as templates") };
-        Object::Template(Box::new(sluice_jobs::template(kind, &self.0)))
+        Object::Template(Box::new(sluice_jobs::template(kind, &self.0.0)))
     }
 }
 
@@ -187,12 +207,70 @@ mod tests {
         let body = workload("7", 1, 1);
         let answer = crate::writer::request::answer(Kind::Workload, body.to_string().as_bytes());
         let answer = answer.unwrap().unwrap();
-        known.answered(&answer);
+        known.answered(known.copy_of(&answer).unwrap());
         let (echo, cost) = read(&body, &known);
         assert_eq!(Object::Workload(Box::new(echo)), answer);
         assert!(cost <= 4, "{cost}: it is the one that was kept");
         let (again, _) = read(&body, &known);
         assert_eq!(Object::Workload(Box::new(again)), answer);
+    }
+
+    /// A Job of so many entries of managed fields, as the API server has it.
+    fn batch_job(managed: usize) -> Value {
+        let entry = json!({"manager": "m", "operation": "Update", "apiVersion": "batch/v1", "time": "2026-01-01T00:00:00Z",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:suspend": {}}}});
+        let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "j", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+                "annotations": {"note": "with \"quotes\" and [[brackets]]"},
+                "labels": {"kueue.x-k8s.io/queue-name": "lq"}, "managedFields": vec![entry; managed]},
+            "spec": {"suspend": true, "template": {"spec": {"containers": [container]}}},
+        })
+    }
+
+    fn allocations(what: impl FnOnce()) -> u64 {
+        allocation_counter::measure(what).count_total
+    }
+
+    #[test]
+    fn managed_fields_of_jobs_and_their_templates_cost_nothing() {
+        let cost = |managed: usize| {
+            let (object, known) = (batch_job(managed), Known::default());
+            let (seen, text) = (crate::watch::source::tests::seen(&object), object.to_string());
+            let answered = crate::writer::request::answer;
+            [
+                allocations(|| drop(RawJob::read(&seen, &known).unwrap())),
+                allocations(|| drop(RawTemplate::read(&seen, &known).unwrap())),
+                allocations(|| drop(answered(Kind::Job(JobKind::JOB), text.as_bytes()).unwrap())),
+                allocations(|| drop(crate::writer::request::view(JobKind::JOB, text.as_bytes()).unwrap())),
+            ]
+        };
+        assert_eq!(cost(20), cost(0));
+    }
+
+    #[test]
+    fn the_event_of_our_own_write_on_a_job_is_not_decoded() {
+        let (object, known) = (batch_job(2), Known::default());
+        let seen = crate::watch::source::tests::seen(&object);
+        let kind = Kind::Job(JobKind::JOB);
+        let read = |read: &mut Option<Object>| {
+            allocations(|| *read = Some(RawJob::read(&seen, &known).unwrap().object.decode(kind)))
+        };
+        let [mut whole, mut echo, mut again] = [None, None, None];
+        assert!(read(&mut whole) > 40);
+        let answer = crate::writer::request::answer(kind, object.to_string().as_bytes()).unwrap().unwrap();
+        known.answered(known.copy_of(&answer).unwrap());
+        let cost = read(&mut echo);
+        assert!(cost <= 4, "{cost}: it is the one that was kept");
+        // All but the templates, which the engine has.
+        let (Some(Object::Job(mut whole)), Some(Object::Job(echo))) = (whole, echo) else {
+            unreachable!("jobs")
+        };
+        assert!(whole.pod_sets.iter_mut().all(|set| set.template.take().is_some()));
+        assert_eq!(whole, echo);
+        read(&mut again);
+        assert_eq!(again, Some(answer), "what comes again is read again");
     }
 
     #[test]

@@ -1,17 +1,20 @@
-//! Workloads of which a part is known before a watch shows them: the answer of our own write was decoded, and a spec stays the same within its
-//! generation. Decoding is most of what a Workload costs.
+//! Workloads and jobs of which a part is known before a watch shows them: the answer of our own write was decoded, and a Workload's spec stays the
+//! same within its generation. Decoding is most of what an object costs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::slim::{Workload, WorkloadSpec};
 use sluice_engine::input::Object;
 
-/// How many answers are kept until their watch event, except those of large Workloads.
+/// How many answers of each kind are kept until their watch event, except those of large objects.
 const ANSWERS: usize = 128;
-/// The highest number of owners, and of bytes of labels and annotations, of a Workload that is not large.
+/// The highest number of owners, and of bytes of labels and annotations, of an object that is not large.
 const OWNERS: usize = 8;
 const TEXT: usize = 4 << 10;
+/// The highest number of its tolerations and scheduling gates.
+const LISTED: usize = 32;
 /// How many specs are kept. Specs that the engine has dropped take no memory.
 const SPECS: usize = 2048;
 
@@ -28,11 +31,11 @@ impl<V> Recent<V> {
         Self { young: HashMap::new(), old: HashMap::new(), most }
     }
 
-    fn put(&mut self, uid: &str, value: V) {
+    fn put(&mut self, uid: Box<str>, value: V) {
         if self.young.len() >= self.most {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(uid.into(), value);
+        self.young.insert(uid, value);
     }
 
     fn get(&self, uid: &str) -> Option<&V> {
@@ -48,6 +51,7 @@ impl<V> Recent<V> {
 #[derive(Debug)]
 struct Tables {
     answers: Recent<Workload>,
+    jobs: Recent<Box<JobView>>,
     specs: Recent<(i64, Weak<WorkloadSpec>)>,
 }
 
@@ -57,7 +61,8 @@ pub struct Known(Mutex<Tables>);
 
 impl Default for Known {
     fn default() -> Self {
-        Self(Mutex::new(Tables { answers: Recent::of(ANSWERS), specs: Recent::of(SPECS) }))
+        let (answers, jobs) = (Recent::of(ANSWERS), Recent::of(ANSWERS));
+        Self(Mutex::new(Tables { answers, jobs, specs: Recent::of(SPECS) }))
     }
 }
 
@@ -66,14 +71,29 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer was decoded: the watch will show the same version.
-    pub fn answered(&self, object: &Object) {
-        let Object::Workload(workload) = object else { return };
-        self.seen(workload);
-        if let Some(uid) = workload.metadata.uid.as_deref()
-            && is_small(workload)
-        {
-            self.tables().answers.put(uid, (**workload).clone());
+    /// What is kept of an answer that was decoded, for [`Known::answered`]; nothing of a large object, or one of another kind. Of a job it has no
+    /// templates: its event has nothing new for an engine that has the answer, and is not taken for more than that.
+    pub fn copy_of(&self, answer: &Object) -> Option<Object> {
+        match answer {
+            Object::Workload(workload) => {
+                self.seen(workload);
+                is_small(workload).then(|| answer.clone())
+            }
+            Object::Job(view) => is_small_job(view).then(|| Object::Job(Box::new(without_templates(view)))),
+            _ => None,
+        }
+    }
+
+    /// The engine was given an answer: the watch will show the same version.
+    pub fn answered(&self, copy: Object) {
+        match copy {
+            Object::Workload(workload) => {
+                if let Some(uid) = workload.metadata.uid.as_deref().map(Box::<str>::from) {
+                    self.tables().answers.put(uid, *workload);
+                }
+            }
+            Object::Job(view) => self.tables().jobs.put((&*view.job.uid).into(), view),
+            _ => {}
         }
     }
 
@@ -82,7 +102,7 @@ impl Known {
         let metadata = &workload.metadata;
         // Without generations, specs cannot be distinguished.
         if let (Some(uid), Some(generation @ 1..)) = (metadata.uid.as_deref(), metadata.generation) {
-            self.tables().specs.put(uid, (generation, Arc::downgrade(&workload.spec)));
+            self.tables().specs.put(uid.into(), (generation, Arc::downgrade(&workload.spec)));
         }
     }
 
@@ -94,6 +114,15 @@ impl Known {
             return None;
         }
         answers.take(uid)
+    }
+
+    /// The same of a job.
+    pub fn take_job(&self, uid: &str, version: &str) -> Option<Box<JobView>> {
+        let jobs = &mut self.tables().jobs;
+        if version.is_empty() || !jobs.get(uid).is_some_and(|known| known.resource_version == version) {
+            return None;
+        }
+        jobs.take(uid)
     }
 
     /// The spec of a Workload as of this generation, while anything has it.
@@ -114,10 +143,79 @@ fn is_small(workload: &Workload) -> bool {
         && assigned.into_iter().all(|set| set.topology_assignment.is_none())
 }
 
+/// A job as an answer had it, but for its templates.
+fn without_templates(view: &JobView) -> JobView {
+    let mut copy = view.clone();
+    for set in &mut copy.pod_sets {
+        set.template = None;
+    }
+    copy
+}
+
+/// Whether a copy of a job is worth its room. Jobs that are more than their object are put together anew each time.
+fn is_small_job(view: &JobView) -> bool {
+    let integration = view.job.kind.integration();
+    let is_one_object = !integration.of_pods && !view.job.kind.has_groups() && !view.job.kind.gathers_pods();
+    let length = |texts: &BTreeMap<String, String>| {
+        texts.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    };
+    let is_small_set = |set: &JobPodSet| {
+        let scheduling = &set.scheduling;
+        let listed = scheduling.tolerations.len() + scheduling.scheduling_gates.len();
+        let texts = [&scheduling.labels, &scheduling.annotations, &scheduling.node_selector];
+        texts.map(length).iter().sum::<usize>() <= TEXT
+            && listed <= LISTED
+            && scheduling.affinity.is_none()
+            && set.unwritten.is_none()
+            && set.wrapped.is_none()
+    };
+    is_one_object
+        && length(&view.labels) + length(&view.annotations) <= TEXT
+        && view.part_names.len() <= OWNERS
+        && view.pod_selector.is_none()
+        && view.invalid.is_none()
+        && view.template.is_none()
+        && view.pod_sets.len() <= OWNERS
+        && view.pod_sets.iter().all(is_small_set)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+    use sluice_api::job::JobKind;
+
+    fn answer(known: &Known, object: &Object) {
+        if let Some(copy) = known.copy_of(object) {
+            known.answered(copy);
+        }
+    }
+
+    /// A job of a version, as it is read.
+    fn job(uid: &str, version: &str, labels: &Value, pod: &Value) -> Object {
+        let object = json!({
+            "metadata": {"name": "j", "namespace": "ns", "uid": uid, "resourceVersion": version, "labels": labels},
+            "spec": {"suspend": true, "template": {"spec": pod}},
+        });
+        Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB, &object)))
+    }
+
+    #[test]
+    fn of_an_answer_about_a_small_job_all_is_kept_but_its_templates() {
+        let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+        let known = Known::default();
+        let written = job("u", "7", &json!({"kueue.x-k8s.io/queue-name": "lq"}), &pod);
+        answer(&known, &written);
+        assert!(known.take_job("u", "8").is_none() && known.take_job("v", "7").is_none());
+        let Object::Job(view) = written else { unreachable!("it is one") };
+        assert!(view.pod_sets[0].template.is_some());
+        assert_eq!(known.take_job("u", "7"), Some(Box::new(without_templates(&view))));
+        assert!(known.take_job("u", "7").is_none());
+        answer(&known, &job("noted", "1", &json!({"a": "x".repeat(5000)}), &pod));
+        let tolerant = json!({"tolerations": vec![json!({"key": "k"}); 40], "containers": pod["containers"]});
+        answer(&known, &job("tolerant", "1", &json!({}), &tolerant));
+        assert!(known.take_job("noted", "1").is_none() && known.take_job("tolerant", "1").is_none());
+    }
 
     fn workload(uid: &str, version: &str, more: &Value) -> Object {
         let mut metadata = json!({"uid": uid, "resourceVersion": version, "generation": 2});
@@ -131,13 +229,13 @@ mod tests {
     #[test]
     fn an_answer_is_found_by_its_version_and_once() {
         let known = Known::default();
-        known.answered(&workload("u", "7", &json!({})));
+        answer(&known, &workload("u", "7", &json!({})));
         assert!(known.take("u", "8").is_none() && known.take("v", "7").is_none());
         let found = known.take("u", "7").unwrap();
         assert_eq!(found.spec.queue_name, "q");
         assert!(known.take("u", "7").is_none());
         let unversioned = workload("w", "", &json!({}));
-        known.answered(&unversioned);
+        answer(&known, &unversioned);
         assert!(known.take("w", "").is_none());
     }
 
@@ -145,11 +243,11 @@ mod tests {
     fn large_answers_are_not_kept_and_the_others_are_few() {
         let known = Known::default();
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"});
-        known.answered(&workload("owned", "1", &json!({"ownerReferences": vec![owner; 9]})));
-        known.answered(&workload("noted", "1", &json!({"annotations": {"a": "x".repeat(5000)}})));
+        answer(&known, &workload("owned", "1", &json!({"ownerReferences": vec![owner; 9]})));
+        answer(&known, &workload("noted", "1", &json!({"annotations": {"a": "x".repeat(5000)}})));
         assert!(known.take("owned", "1").is_none() && known.take("noted", "1").is_none());
         for number in 0..1000 {
-            known.answered(&workload(&format!("u{number}"), "1", &json!({})));
+            answer(&known, &workload(&format!("u{number}"), "1", &json!({})));
         }
         let left = (0..1000).filter(|number| known.take(&format!("u{number}"), "1").is_some()).count();
         assert!((ANSWERS..=2 * ANSWERS).contains(&left), "{left}");

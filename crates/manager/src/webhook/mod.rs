@@ -4,6 +4,7 @@ pub mod bounds;
 mod detached;
 pub mod facts;
 mod forged;
+pub mod measured;
 pub mod owners;
 pub mod review;
 pub mod reviewer;

@@ -7,6 +7,7 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
+use sluice_api::slim::Raw;
 use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
 use sluice_engine::effect::{EndPods, PodStep, PodsOf, Write};
@@ -167,9 +168,9 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::ProvisioningRequest => Object::ProvisioningRequest(decode(body)?),
         Kind::PodTemplate => return Ok(None),
         Kind::Template(kind) => {
-            Object::Template(Box::new(sluice_jobs::template(kind, &decode::<Value>(body)?)))
+            Object::Template(Box::new(sluice_jobs::template(kind, &decode::<Raw>(body)?.0)))
         }
-        Kind::Job(kind) => job(kind, &decode::<Value>(body)?),
+        Kind::Job(kind) => job(kind, &decode::<Raw>(body)?.0),
     };
     Ok(Some(object))
 }
@@ -215,7 +216,7 @@ fn unreadable(error: &serde_json::Error) -> WriteError {
 ///
 /// If the answer is not JSON.
 pub fn view(kind: JobKind, body: &[u8]) -> Result<JobView, WriteError> {
-    let value: Value = decode(body)?;
+    let Raw(value) = decode(body)?;
     Ok(sluice_jobs::observe(kind, &value))
 }
 

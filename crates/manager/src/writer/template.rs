@@ -4,6 +4,7 @@ use axum::http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use sluice_api::slim::Raw;
 use sluice_api::v1beta2::Workload;
 use sluice_engine::TemplateSource;
 use sluice_engine::input::{ObjectRef, WriteError};
@@ -31,7 +32,7 @@ pub async fn create(
         Ok(_) => Ok(()),
         Err(WriteError::AlreadyExists(why)) => {
             let here = uri(object, version, None);
-            let known: Value = decode(&persist(sending, &Call::get(here.clone())).await?)?;
+            let Raw(known) = decode(&persist(sending, &Call::get(here.clone())).await?)?;
             let then = if belongs_to(&known, &source.uid) {
                 let Some(patch) = correction(&known, &template) else { return Ok(()) };
                 Call::with_body(Method::PATCH, here, Content::MergePatch, &patch)

@@ -42,9 +42,7 @@ impl Requests {
             };
             let (resource, sub) = (label("resource"), label("subresource"));
             let resource = if sub.is_empty() { resource } else { format!("{resource}/{sub}") };
-            // Counts of a few thousand are exact.
-            let count = value.split('.').next().unwrap_or_default().parse().unwrap_or(0);
-            *counts.entry((label("verb"), resource, label("code"))).or_default() += count;
+            *counts.entry((label("verb"), resource, label("code"))).or_default() += count(value);
         }
         Self(counts)
     }
@@ -75,6 +73,16 @@ impl Requests {
         let conflict = |(key, _): &(&(String, String, String), &u64)| Self::is_write(key) && key.2 == "409";
         self.0.iter().filter(conflict).map(|(_, count)| count).sum()
     }
+}
+
+/// A count as Prometheus writes it: a floating-point number, from a million on with an exponent. All counts up to 2^53 are exact.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and counts are whole"
+)]
+fn count(value: &str) -> u64 {
+    value.trim().parse::<f64>().map_or(0, |count| count.round() as u64)
 }
 
 /// The requests once no more events come.
@@ -296,6 +304,24 @@ mod tests {
         let [mean, median, most] = spread(times);
         assert_eq!((mean.as_micros(), median.as_millis(), most.as_millis()), (100_500, 101, 199));
         assert_eq!(spread(Vec::new()), [Duration::ZERO; 3]);
+    }
+
+    #[test]
+    fn counts_are_read_however_large_they_are() {
+        for (text, expected) in [
+            ("0", 0),
+            ("30", 30),
+            ("999999", 999_999),
+            ("1e+06", 1_000_000),
+            ("1.234567e+06", 1_234_567),
+            ("1.0000000123e+10", 10_000_000_123),
+            ("NaN", 0),
+            ("", 0),
+        ] {
+            assert_eq!(count(text), expected, "{text}");
+        }
+        let million = TEXT.replace("} 30\n", "} 1.234567e+06\n");
+        assert_eq!(Requests::parse(&million).writes(&["workloads/status"]), 1_234_567);
     }
 
     #[test]

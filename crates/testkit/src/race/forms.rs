@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request, header};
 use kube::Client;
-use kube::api::{Api, DynamicObject, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::plan::{CLASSES, NAMESPACE, Work};
-use super::{figures, objects};
+use super::{cbor, figures, objects};
 use crate::{ControlPlane, crds, patient_client_of};
 
 /// Workloads of each form.
@@ -20,6 +20,7 @@ const EACH: usize = 500;
 const AT_ONCE: usize = 4;
 const PATH: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces";
 const APPLY: &str = "application/apply-patch+yaml";
+const APPLY_CBOR: &str = "application/apply-patch+cbor";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// A way to write a status.
@@ -31,14 +32,29 @@ enum Form {
     ApplyPinned,
     /// The same with an answer that has only the metadata.
     ApplyForMetadata,
+    /// The same on an object whose `metadata.managedFields` were cleared: there is nothing to merge with, and all that is there gets an owner.
+    ApplyUnmanaged,
+    /// The same in CBOR.
+    ApplyCbor,
     MergePatch,
     /// A JSON patch that tests the `resourceVersion`.
     JsonPatch,
     Put,
+    /// The same in CBOR.
+    PutCbor,
 }
 
-const FORMS: [Form; 6] =
-    [Form::Apply, Form::ApplyPinned, Form::ApplyForMetadata, Form::MergePatch, Form::JsonPatch, Form::Put];
+const FORMS: [Form; 9] = [
+    Form::Apply,
+    Form::ApplyPinned,
+    Form::ApplyForMetadata,
+    Form::ApplyUnmanaged,
+    Form::ApplyCbor,
+    Form::MergePatch,
+    Form::JsonPatch,
+    Form::Put,
+    Form::PutCbor,
+];
 
 impl Form {
     const fn name(self) -> &'static str {
@@ -46,9 +62,12 @@ impl Form {
             Self::Apply => "server-side apply",
             Self::ApplyPinned => "server-side apply, resourceVersion given",
             Self::ApplyForMetadata => "server-side apply, answered with metadata only",
+            Self::ApplyUnmanaged => "server-side apply, managed fields cleared before",
+            Self::ApplyCbor => "server-side apply in CBOR",
             Self::MergePatch => "merge patch",
             Self::JsonPatch => "JSON patch that tests the resourceVersion",
             Self::Put => "PUT",
+            Self::PutCbor => "PUT in CBOR",
         }
     }
 
@@ -63,7 +82,10 @@ impl Form {
             })
         };
         let (method, content, body) = match self {
-            Self::Apply | Self::ApplyForMetadata => (Method::PATCH, APPLY, apply(json!({"name": name}))),
+            Self::Apply | Self::ApplyForMetadata | Self::ApplyUnmanaged => {
+                (Method::PATCH, APPLY, apply(json!({"name": name})))
+            }
+            Self::ApplyCbor => (Method::PATCH, APPLY_CBOR, apply(json!({"name": name}))),
             Self::ApplyPinned => {
                 (Method::PATCH, APPLY, apply(json!({"name": name, "resourceVersion": version})))
             }
@@ -76,21 +98,27 @@ impl Form {
                     {"op": "add", "path": "/status", "value": status},
                 ]),
             ),
-            Self::Put => {
+            Self::Put | Self::PutCbor => {
                 let mut whole = serde_json::to_value(made)?;
                 whole["status"] = status;
-                (Method::PUT, "application/json", whole)
+                let content = if self == Self::PutCbor { "application/cbor" } else { "application/json" };
+                (Method::PUT, content, whole)
             }
         };
         // Only an apply may be forced.
-        let force = if content == APPLY { "&force=true" } else { "" };
+        let force = if [APPLY, APPLY_CBOR].contains(&content) { "&force=true" } else { "" };
+        let body = match self {
+            Self::ApplyCbor => cbor::encode(&body),
+            Self::PutCbor => cbor::document(&body),
+            _ => serde_json::to_vec(&body)?,
+        };
         let accept = if self == Self::ApplyForMetadata { METADATA } else { "application/json" };
         Request::builder()
             .method(method)
             .uri(format!("{PATH}/{NAMESPACE}/workloads/{name}/status?fieldManager=forms{force}"))
             .header(header::CONTENT_TYPE, content)
             .header(header::ACCEPT, accept)
-            .body(serde_json::to_vec(&body)?)
+            .body(body)
             .context("making a request")
     }
 }
@@ -116,22 +144,25 @@ fn status() -> Value {
 }
 
 /// The cost of a form per write.
-#[derive(Clone, Copy, Debug)]
-pub struct Cost {
-    name: &'static str,
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
     api_server: Duration,
     etcd: Duration,
     wall: Duration,
 }
 
-/// The costs of all forms.
+/// The costs of all forms; none of those that the API server does not take (415).
 #[derive(Clone, Debug)]
-pub struct Forms(Vec<Cost>);
+pub struct Forms(Vec<(&'static str, Option<Cost>)>);
 
 impl fmt::Display for Forms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{EACH} status writes of each form, {AT_ONCE} at a time; CPU per write")?;
-        for Cost { name, api_server, etcd, wall } in &self.0 {
+        for (name, cost) in &self.0 {
+            let Some(Cost { api_server, etcd, wall }) = cost else {
+                writeln!(f, "{name:<48} the API server does not take it (415)")?;
+                continue;
+            };
             let [api_server, etcd, wall] = [api_server, etcd, wall].map(|time| time.as_secs_f64() * 1e3);
             writeln!(
                 f,
@@ -154,52 +185,67 @@ pub async fn run() -> Result<Forms> {
     let programs: BTreeMap<String, u32> =
         plane.program_ids().into_iter().map(|id| (figures::name_of(id), id)).collect();
     let mut costs: BTreeMap<usize, Vec<Cost>> = BTreeMap::new();
-    for (round, order) in [(0, [0, 1, 2, 3, 4, 5]), (1, [5, 4, 3, 2, 1, 0])] {
-        for form in order {
-            let made = make(&client, &format!("round-{round}-form-{form}")).await?;
-            costs.entry(form).or_default().push(measure(&client, &programs, FORMS[form], &made).await?);
-        }
+    let forms = 0..FORMS.len();
+    for (round, at) in forms.clone().map(|at| (0, at)).chain(forms.rev().map(|at| (1, at))) {
+        let made = make(&client, FORMS[at], &format!("round-{round}-form-{at}")).await?;
+        let cost = measure(&client, &programs, FORMS[at], &made).await?;
+        costs.entry(at).or_default().extend(cost);
     }
     plane.stop();
-    let mean = |costs: Vec<Cost>| {
-        let count = u32::try_from(costs.len().max(1)).unwrap_or(u32::MAX);
-        let of = |part: fn(&Cost) -> Duration| costs.iter().map(part).sum::<Duration>() / count;
-        costs.first().map(|first| Cost {
-            name: first.name,
-            api_server: of(|cost| cost.api_server),
-            etcd: of(|cost| cost.etcd),
-            wall: of(|cost| cost.wall),
-        })
-    };
-    Ok(Forms(costs.into_values().filter_map(mean).collect()))
+    Ok(Forms(costs.into_iter().map(|(at, costs)| (FORMS[at].name(), mean(&costs))).collect()))
 }
 
-async fn make(client: &Client, prefix: &str) -> Result<Vec<DynamicObject>> {
+/// The mean of what was measured, if anything was.
+fn mean(costs: &[Cost]) -> Option<Cost> {
+    let count = u32::try_from(costs.len()).ok().filter(|count| *count > 0)?;
+    let of = |part: fn(&Cost) -> Duration| costs.iter().map(part).sum::<Duration>() / count;
+    Some(Cost {
+        api_server: of(|cost| cost.api_server),
+        etcd: of(|cost| cost.etcd),
+        wall: of(|cost| cost.wall),
+    })
+}
+
+/// Makes Workloads for a form, as it needs them.
+async fn make(client: &Client, form: Form, prefix: &str) -> Result<Vec<DynamicObject>> {
     let api: Api<DynamicObject> = objects::api(Work::Workloads, client);
     let each = |number: usize| {
         let (api, name) = (api.clone(), format!("{prefix}-{number}"));
         async move {
             let object = objects::of(Work::Workloads, &name, "cohort-0-queue-0", &CLASSES[0]);
             let made = api.create(&PostParams::default(), &serde_json::from_value(object)?).await;
-            made.context("making a Workload")
+            let made = made.context("making a Workload")?;
+            if form != Form::ApplyUnmanaged {
+                return Ok(made);
+            }
+            // One entry that is empty means none.
+            let clear = Patch::Merge(json!({"metadata": {"managedFields": [{}]}}));
+            let cleared = api.patch(&name, &PatchParams::default(), &clear).await;
+            cleared.context("clearing the managed fields of a Workload")
         }
     };
     futures::stream::iter(0..EACH).map(each).buffer_unordered(AT_ONCE).try_collect().await
 }
 
+/// What a form costs; nothing if the API server does not take it.
 async fn measure(
     client: &Client,
     programs: &BTreeMap<String, u32>,
     form: Form,
     made: &[DynamicObject],
-) -> Result<Cost> {
+) -> Result<Option<Cost>> {
     let (before, began) = (figures::cpu_of(programs), Instant::now());
     let requests = made.iter().map(|made| form.request(made)).collect::<Result<Vec<_>>>()?;
     let send = |request| {
         let client = client.clone();
-        async move { client.request_text(request).await.map(drop).with_context(|| form.name()) }
+        async move { client.request_text(request).await.map(drop) }
     };
-    futures::stream::iter(requests).map(send).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+    let sent = futures::stream::iter(requests).map(send).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>();
+    match sent.await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 415 => return Ok(None),
+        Err(error) => return Err(error).with_context(|| form.name()),
+    }
     let wall = began.elapsed();
     let used = figures::usage_of(programs, &before);
     let count = u32::try_from(made.len().max(1)).unwrap_or(u32::MAX);
@@ -208,5 +254,40 @@ async fn measure(
         all.map(|usage| usage.cpu).sum::<Duration>() / count
     };
     let (api_server, etcd) = (cpu("kube-apiserver"), cpu("etcd"));
-    Ok(Cost { name: form.name(), api_server, etcd, wall: wall / count })
+    Ok(Some(Cost { api_server, etcd, wall: wall / count }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_is_a_request_on_the_status() {
+        let made: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+            "metadata": {"name": "w", "resourceVersion": "7"}, "spec": {"queueName": "lq"},
+        }))
+        .unwrap();
+        for form in FORMS {
+            let request = form.request(&made).unwrap();
+            let uri = request.uri().to_string();
+            assert!(uri.contains("/workloads/w/status?fieldManager=forms"), "{uri}");
+            let content = request.headers()[header::CONTENT_TYPE].to_str().unwrap();
+            assert_eq!(uri.ends_with("&force=true"), content.contains("apply"), "{content}");
+            assert_eq!(
+                serde_json::from_slice::<Value>(request.body()).is_err(),
+                content.ends_with("cbor"),
+                "{content}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_form_that_is_not_taken_is_a_result() {
+        let cost = |ms| Cost { api_server: Duration::from_millis(ms), ..Cost::default() };
+        assert!(mean(&[]).is_none());
+        let forms = Forms(vec![("taken", mean(&[cost(3), cost(5)])), ("not taken", None)]);
+        let text = forms.to_string();
+        assert!(text.contains("API server  4.00 ms") && text.ends_with("does not take it (415)\n"), "{text}");
+    }
 }
