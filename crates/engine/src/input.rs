@@ -367,7 +367,7 @@ pub struct WaitingWrites {
     pub all: u32,
     /// Waiting writes that are sent before the write of a new decision: starts and stops of jobs, admissions and evictions.
     pub ahead: u32,
-    /// Whether the API server has such as are more important than reports to carry out most of the time.
+    /// Whether the API server has such as are more important than reports to carry out for much of the time.
     pub busy: bool,
 }
 

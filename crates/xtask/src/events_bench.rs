@@ -161,7 +161,7 @@ fn events(bed: &Bed) -> Vec<(&'static str, Happens)> {
         ("its end", gone("other")),
         ("a pod of a Workload", pod(Some("j1"), 4, &busy)),
         ("its end, too", gone("j1")),
-        ("a node that joins", Box::new(|bed, round| join(bed, round))),
+        ("a node that joins", Box::new(join)),
         (
             "a node that leaves",
             Box::new(|bed, round| bed.c.api.delete(&ObjectRef::cluster(Kind::Node, new(round).as_str()))),

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 /// Works for 200 ms of its own CPU time, in the background of a shell that ends at once with 3. `read` is built in: /proc/self is the shell.
-const LEFT_BEHIND: &str = r#"
+const LEFT_BEHIND: &str = r"
 work() {
   while read -r stat </proc/self/stat; do
     set -- ${stat##*) }
@@ -12,7 +12,7 @@ work() {
 }
 (work) &
 exit 3
-"#;
+";
 
 #[test]
 fn what_a_program_leaves_behind_is_waited_for_and_counted() {

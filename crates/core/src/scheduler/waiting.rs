@@ -53,10 +53,9 @@ impl Scheduler {
         let local = workload.local;
         let requeue_at = waiting.requeue_at.filter(|&at| at > now);
         let placement = match (requeue_at, waiting.requeued_false) {
-            (_, true) => Placement::OnHold,
-            (Some(_), false) if waiting.keeps_place => Placement::Paused,
-            (Some(_), false) => Placement::OnHold,
             (None, false) => Placement::Active,
+            (Some(_), false) if waiting.keeps_place => Placement::Paused,
+            _ => Placement::OnHold,
         };
         self.world.locals[local.at()].pending.insert(id);
         self.changes.locals.mark(local.at());

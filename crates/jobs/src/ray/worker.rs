@@ -78,7 +78,8 @@ mod tests {
     }
 
     fn waits(spec: Value) -> bool {
-        let template = json!({"spec": spec});
+        let mut template = json!({});
+        template["spec"] = spec;
         let counted = waiting(&template);
         let containers = counted["spec"]["initContainers"].as_array();
         let last = containers.and_then(|containers| containers.last()).cloned().unwrap_or_default();

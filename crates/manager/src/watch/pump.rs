@@ -406,7 +406,8 @@ pub(crate) mod tests {
                 stop,
                 ..shared
             };
-            tokio::spawn(pump::<slim::Workload>(client, Kind::Workload, false, shared));
+            let watch = pump::<slim::Workload>(client, Kind::Workload, false, shared.clone());
+            drop(shared.supervisor.spawn_finite("watch", async move { drop(watch.await) }));
             Self { asks, sync, epoch, takeover, _stopper: stopper }
         }
     }
@@ -423,7 +424,7 @@ pub(crate) mod tests {
                 assert_eq!(running.asks.recv().await, Some(ask > 0));
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(60), asks).await.unwrap();
+        tokio::time::timeout(std::time::Duration::from_mins(1), asks).await.unwrap();
     }
 
     #[tokio::test]

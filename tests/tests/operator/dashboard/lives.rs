@@ -11,19 +11,19 @@ use super::page::{go, is_own_and_quiet};
 
 /// A job whose pods were ready is preempted, and runs again: its life has both.
 pub async fn an_attempt_that_is_over(address: &str, token: &str, plane: &ControlPlane) {
-    let place = Place::bare(plane, "dash-p").await.unwrap();
-    place.flavor("dash-p").await.unwrap();
+    let team = Place::bare(plane, "dash-p").await.unwrap();
+    team.flavor("dash-p").await.unwrap();
     let preempts = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
-    place.cluster_queue("dash-p", 1, &preempts).await.unwrap();
-    place.local_queue("lq", "dash-p").await.unwrap();
-    place.job("first", "lq", 1).await.unwrap();
-    runs(&place).await;
-    place.make_urgent("dash-urgent", 1).await.unwrap();
-    place.wait_until("urgent", true).await.unwrap();
-    place.wait_for_condition("first", "PodsReady", "False").await.unwrap();
-    place.wait_for_condition("first", "QuotaReserved", "False").await.unwrap();
+    team.cluster_queue("dash-p", 1, &preempts).await.unwrap();
+    team.local_queue("lq", "dash-p").await.unwrap();
+    team.job("first", "lq", 1).await.unwrap();
+    runs(&team).await;
+    team.make_urgent("dash-urgent", 1).await.unwrap();
+    team.wait_until("urgent", true).await.unwrap();
+    team.wait_for_condition("first", "PodsReady", "False").await.unwrap();
+    team.wait_for_condition("first", "QuotaReserved", "False").await.unwrap();
 
-    let workload = place.workload("first").await.unwrap();
+    let workload = team.workload("first").await.unwrap();
     let name = workload["metadata"]["name"].as_str().unwrap();
     let mut page = Page::start().await.unwrap();
     page.take_any_certificate().await.unwrap();
@@ -35,8 +35,8 @@ pub async fn an_attempt_that_is_over(address: &str, token: &str, plane: &Control
     let first = ["queued", "reserved", "admitted", "started", "preempted"];
     assert_eq!(steps.iter().filter(|step| first.contains(&step.as_str())).collect::<Vec<_>>(), first);
 
-    place.delete_job("urgent").await.unwrap();
-    runs(&place).await;
+    team.delete_job("urgent").await.unwrap();
+    runs(&team).await;
     // The page hears of it without being touched.
     let both = "(async () => {
         const until = performance.now() + 60000;
@@ -54,18 +54,18 @@ pub async fn an_attempt_that_is_over(address: &str, token: &str, plane: &Control
 }
 
 /// Says of the pod of the job what a kubelet would, once there is one.
-async fn runs(place: &Place<'_>) {
-    place.wait_until("first", true).await.unwrap();
+async fn runs(team: &Place<'_>) {
+    team.wait_until("first", true).await.unwrap();
     let pod = eventually("the pod of the job", DEADLINE, || async {
-        let pods = place.pods_with("job-name=first").await?;
+        let pods = team.pods_with("job-name=first").await?;
         let pod = pods.into_iter().find(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         Ok(pod.map_or_else(|| Progress::NotYet("none".to_owned()), Progress::Done))
     });
     let pod = pod.await.unwrap();
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     let name = pod["metadata"]["name"].as_str().unwrap();
-    place.pods().patch_status(name, &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
-    place.wait_for_condition("first", "PodsReady", "True").await.unwrap();
+    team.pods().patch_status(name, &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
+    team.wait_for_condition("first", "PodsReady", "True").await.unwrap();
 }
 
 /// The words of the life that is shown.

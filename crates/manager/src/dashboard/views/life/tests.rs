@@ -22,12 +22,12 @@ fn check(name: &str, state: &str, second: u32) -> Value {
 }
 
 /// A line of the journal, of a second of an hour.
-fn line(second: u32, more: Value) -> WorkloadLine {
+fn line(second: u32, mut more: Value) -> WorkloadLine {
     let mut line = json!({
         "at": format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60), "namespace": "a", "workload": "w", "uid": "u",
         "localQueue": "lq", "clusterQueue": "cq",
     });
-    line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    line.as_object_mut().unwrap().append(more.as_object_mut().unwrap());
     serde_json::from_value(line).unwrap()
 }
 
