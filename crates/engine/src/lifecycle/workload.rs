@@ -317,7 +317,7 @@ impl Engine {
 /// Whether a Workload was given quota, and it is not known whether that is written.
 pub(crate) fn is_being_reserved(entry: &WorkloadEntry) -> bool {
     entry.uncertain
-        || matches!(entry.decision, Some(Decision::Reserve { .. }))
+        || matches!(entry.decision.as_deref(), Some(Decision::Reserve { .. }))
         || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status))
 }
 
