@@ -116,11 +116,13 @@ async fn made(args: &AskExplainArgs, cluster: &ClusterArgs) -> anyhow::Result<Op
     let (word, name) = args.target()?;
     let maker = Named::parse(&format!("{word}/{name}"))?;
     let jobs = made::in_cluster(&person.client, Some(&person.namespace), &maker).await?;
-    Ok(jobs.into_iter().next().map(|job| AskExplainArgs {
-        kind: job.kind.kind().to_ascii_lowercase(),
-        name: Some(job.name),
-        ..args.clone()
-    }))
+    let Some(job) = made::the_one(jobs)? else { return Ok(None) };
+    let kind = job.kind.kind().to_ascii_lowercase();
+    // A patch that is meant for the maker is none for the job.
+    if args.what_if.is_some() {
+        bail!("--what-if changes a job: ask for {kind}/{}, which {word}/{name} made", job.name);
+    }
+    Ok(Some(AskExplainArgs { kind, name: Some(job.name), ..args.clone() }))
 }
 
 /// The answer of the manager.

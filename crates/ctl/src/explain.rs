@@ -97,10 +97,12 @@ pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result
     };
     let (kind, name) = match target {
         Target::Job(kind, name) => (kind, name),
-        Target::MadeBy(maker) => match made::in_manifests(&loaded.manifests.objects, &namespace, &maker) {
-            Some(job) => (Some(Kind::Job(job.kind)), job.name),
-            None => bail!("{}", not_explained(args.target.split('/').next().unwrap_or_default())),
-        },
+        Target::MadeBy(maker) => {
+            match made::the_one(made::in_manifests(&loaded.manifests.objects, &namespace, &maker))? {
+                Some(job) => (Some(Kind::Job(job.kind)), job.name),
+                None => bail!("{}", not_explained(args.target.split('/').next().unwrap_or_default())),
+            }
+        }
     };
     let question = Question {
         manifests: &loaded.manifests,

@@ -19,12 +19,42 @@ pub struct Made {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Whether it is over.
+    pub finished: bool,
+}
+
+impl Made {
+    /// What a user asks for.
+    fn word(&self) -> String {
+        format!("{}/{}", self.kind.kind().to_ascii_lowercase(), self.name)
+    }
 }
 
 /// The job of this kind, if the maker is its controller.
 fn made(kind: JobKind, job: &Value, maker: &Named) -> Option<Made> {
     let text = |field: &str| job["metadata"][field].as_str().unwrap_or_default().to_owned();
-    maker.controls(job).then(|| Made { kind, namespace: text("namespace"), name: text("name") })
+    maker.controls(job).then(|| Made {
+        kind,
+        namespace: text("namespace"),
+        name: text("name"),
+        finished: sluice_jobs::finished(kind, job).is_some(),
+    })
+}
+
+/// The job that is meant by its maker: the one that is not over.
+///
+/// # Errors
+///
+/// If several are not over, or all of several are.
+pub fn the_one(mut jobs: Vec<Made>) -> anyhow::Result<Option<Made>> {
+    if jobs.len() > 1 && jobs.iter().any(|job| !job.finished) {
+        jobs.retain(|job| !job.finished);
+    }
+    if jobs.len() > 1 {
+        let names: Vec<_> = jobs.iter().map(Made::word).collect();
+        anyhow::bail!("it made several jobs: ask for one of {}", names.join(", "));
+    }
+    Ok(jobs.pop())
 }
 
 /// The jobs that the maker made in a namespace, or in all of them. Kinds that are not installed, or that may not be listed, are left out.
@@ -54,12 +84,13 @@ pub async fn in_cluster(
     Ok(found)
 }
 
-/// The first job in a namespace of manifests that the maker made.
-pub fn in_manifests(objects: &[Manifest], namespace: &str, maker: &Named) -> Option<Made> {
-    objects.iter().find_map(|manifest| match manifest.kind {
+/// The jobs in a namespace of manifests that the maker made.
+pub fn in_manifests(objects: &[Manifest], namespace: &str, maker: &Named) -> Vec<Made> {
+    let made = |manifest: &Manifest| match manifest.kind {
         Kind::Job(kind) => made(kind, &manifest.object, maker).filter(|made| made.namespace == namespace),
         _ => None,
-    })
+    };
+    objects.iter().filter_map(made).collect()
 }
 
 #[cfg(test)]
@@ -84,11 +115,29 @@ mod tests {
         ];
         for word in ["minicluster", "MiniClusters", "miniclusters.flux-framework.org"] {
             let maker = Named::parse(&format!("{word}/lammps")).unwrap();
-            let found = in_manifests(&jobs, "a", &maker).unwrap();
+            let found = the_one(in_manifests(&jobs, "a", &maker)).unwrap().unwrap();
             assert_eq!((found.kind, &*found.name), (JobKind::JOB, "second"), "{word}");
         }
         for other in ["minicluster/x", "cluster/lammps", "minicluster.example.com/lammps"] {
-            assert_eq!(in_manifests(&jobs, "a", &Named::parse(other).unwrap()), None, "{other}");
+            assert_eq!(in_manifests(&jobs, "a", &Named::parse(other).unwrap()), [], "{other}");
+        }
+    }
+
+    #[test]
+    fn of_several_jobs_the_one_that_is_not_over_is_meant() {
+        let job = |name: &str, finished| Made {
+            kind: JobKind::JOB,
+            namespace: "a".to_owned(),
+            name: name.to_owned(),
+            finished,
+        };
+        let meant = |jobs: &[Made]| the_one(jobs.to_vec()).map(|job| job.map(|job| job.name));
+        assert_eq!(meant(&[job("1", true), job("2", true), job("3", false)]).unwrap().as_deref(), Some("3"));
+        assert_eq!(meant(&[job("1", true)]).unwrap().as_deref(), Some("1"));
+        assert_eq!(meant(&[]).unwrap(), None);
+        for finished in [true, false] {
+            let error = meant(&[job("1", finished), job("2", finished)]).unwrap_err().to_string();
+            assert_eq!(error, "it made several jobs: ask for one of job/1, job/2");
         }
     }
 }

@@ -400,7 +400,7 @@ impl Engine {
                 Alarm::Object(object) => {
                     self.dirty.mark(object);
                 }
-                Alarm::Reasons => self.next_reasons(1),
+                Alarm::Reasons => self.next_turn(),
                 Alarm::Hotswap => self.hotswap_stale(),
                 Alarm::Place(key) => {
                     self.dirty.placed.insert(key);

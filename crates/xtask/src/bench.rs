@@ -118,6 +118,18 @@ pub fn budgets() -> anyhow::Result<(Budgets, PathBuf)> {
     Ok((budgets, root.join("tests/data/bench")))
 }
 
+/// Runs the command `events`: the worlds of the budgets; one that is over its budget gives exit code 1.
+pub fn run_events() -> anyhow::Result<ExitCode> {
+    let (budgets, _) = budgets()?;
+    let mut failures = Vec::new();
+    crate::hotswap_bench::untouched_table(&budgets.untouched, &mut failures);
+    crate::events_bench::table(&budgets.events, &mut failures);
+    for failure in &failures {
+        println!("over budget: {failure}");
+    }
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// Runs the command; a count over its budget, or a case that does not match, gives exit code 1.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     ensure!(args.runs > 0, "--runs must be at least 1");

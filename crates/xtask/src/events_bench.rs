@@ -4,7 +4,6 @@
 //! engine takes the event in is reported.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -58,18 +57,6 @@ impl Counts {
             looks: self.looks.max(other.looks),
         }
     }
-}
-
-/// Runs the command: the worlds of the budgets; one that is over its budget gives exit code 1.
-pub fn run() -> anyhow::Result<ExitCode> {
-    let (budgets, _) = crate::bench::budgets()?;
-    let mut failures = Vec::new();
-    crate::hotswap_bench::untouched_table(&budgets.untouched, &mut failures);
-    table(&budgets.events, &mut failures);
-    for failure in &failures {
-        println!("over budget: {failure}");
-    }
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Measures the events of the worlds of the budgets, and notes what is over its budget.

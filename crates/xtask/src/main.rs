@@ -87,7 +87,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::DemoKeeper(args) => demo::keep(&args),
         Command::Docs(args) => docs::run(&args),
         Command::Engine(args) => engine_bench::run(&args),
-        Command::Events => events_bench::run(),
+        Command::Events => bench::run_events(),
         Command::Hotswap(args) => hotswap_bench::run(&args),
         Command::Pods(args) => pods_bench::run(&args),
         Command::Manifests(args) => manifests::run(&args),

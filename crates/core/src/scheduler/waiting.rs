@@ -52,14 +52,16 @@ impl Scheduler {
         let Some(waiting) = workload.waiting() else { return };
         let local = workload.local;
         let requeue_at = waiting.requeue_at.filter(|&at| at > now);
-        let placement = match (requeue_at, waiting.requeued_false) {
-            (None, false) => Placement::Active,
-            (Some(_), false) if waiting.keeps_place => Placement::Paused,
-            _ => Placement::OnHold,
-        };
+        let (requeued_false, keeps_place) = (waiting.requeued_false, waiting.keeps_place);
         self.world.locals[local.at()].pending.insert(id);
         self.changes.locals.mark(local.at());
         let Some(queue) = self.world.locals[local.at()].target() else { return };
+        let placement = match (requeue_at, requeued_false) {
+            (None, false) => Placement::Active,
+            // One of a namespace that the queue does not select holds up no other.
+            (Some(_), false) if keeps_place && self.namespace_matches(id, queue) => Placement::Paused,
+            _ => Placement::OnHold,
+        };
         let class = self.class_key(id, queue);
         let key = self.world.workloads.order_key(id);
         let pending = &mut self.world.queues[queue.at()].pending;

@@ -67,7 +67,7 @@ enum Verdict {
 /// Why a leaf is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
-    /// Its node takes no pods: it is as if it were not there, and nobody is told of it.
+    /// Its node takes no pods: it counts as absent, and no message names it.
     Closed,
     /// The taints of this number are not tolerated.
     Taints(usize),

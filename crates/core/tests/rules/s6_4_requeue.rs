@@ -171,7 +171,18 @@ fn s6_4_18_a_namespace_mismatch_does_not_block_a_strict_fifo_queue() {
     w.submit_all([stranger, job("next", "a").gpu(1)]);
     assert_eq!(w.cycle(), ["stranger Misconfigured: workload namespace doesn't match ClusterQueue selector"]);
     assert_eq!(w.inadmissible("a"), ["stranger"]);
+    // Nor does it while its writes have to wait.
+    let paused = WorkloadState::Pending {
+        requeue_at: Some(Time::from_seconds(w.now().0 / 1_000_000_000 + 2)),
+        keeps_place: true,
+        requeued_false: false,
+        failed_checks: false,
+        invalid: None,
+    };
+    w.state("stranger", paused);
     assert_eq!(w.cycle(), ["next admitted default"]);
+    w.state("stranger", WorkloadState::PENDING);
+    w.cycle();
     w.finished("next");
     assert_eq!(w.inadmissible("a"), ["stranger"], "a flush takes only those whose namespace matches");
     w.core.set_namespace(&n("elsewhere"), pairs(&[("team", "red")]));

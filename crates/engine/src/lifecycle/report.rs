@@ -1,6 +1,6 @@
 //! What is reported to the user of a job, and when the reason why a Workload waits is written.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use sluice_api::job::JobView;
 use sluice_core::{Detail, PREEMPTION_HELD_BACK, Reason, Unadmitted, WorkloadKey};
@@ -154,6 +154,18 @@ impl Engine {
             self.wake_at(next, Alarm::Reasons);
         }
         false
+    }
+
+    /// A turn while the API server is busy. One that turns out to need no write must not end the turns of the others.
+    pub(crate) fn next_turn(&mut self) {
+        self.reasons_at = None;
+        self.next_reasons(1);
+        if self.backlog.busy && !self.unreported.is_empty() {
+            let step = SignedDuration::from_millis(1_000 / i64::from(REASONS_PER_SECOND));
+            let next = self.now.checked_add(step).unwrap_or(self.now);
+            self.reasons_at = Some(next);
+            self.wake_at(next, Alarm::Reasons);
+        }
     }
 
     /// The turn of those that have waited longest for their reason to be written.

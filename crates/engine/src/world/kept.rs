@@ -48,7 +48,8 @@ pub(super) fn fit(object: &mut slim::Workload) {
 }
 
 /// The conditions that show a Workload's course and its end.
-const SHOWN: [Type; 4] = [Type::QuotaReserved, Type::Admitted, Type::Evicted, Type::Finished];
+const SHOWN: [Type; 5] =
+    [Type::QuotaReserved, Type::Admitted, Type::PodsReady, Type::Evicted, Type::Finished];
 
 /// Keeps of a finished Workload what shows its course and its end, its contents and its queues; and its templates, which it shares with others. Its
 /// status is incomplete from then on: no status is computed from it.
@@ -106,7 +107,7 @@ impl Specs {
     }
 }
 
-/// Whether two specs are equal. Those of different work are told apart by little.
+/// Whether two specs are equal. Those of different work differ early.
 fn is_same(one: &slim::WorkloadSpec, other: &slim::WorkloadSpec) -> bool {
     let templates = |spec: &slim::WorkloadSpec| spec.pod_sets.first().map(|set| Arc::as_ptr(&set.template));
     templates(one) == templates(other) && one == other

@@ -133,7 +133,7 @@ fn pods_that_come_before_their_workload_holds_quota_count_as_its_own_from_then_o
     bed.page_queue(1_000);
     bed.c.advance(5);
     let node = bed.nodes_of(&["a"]).remove(0);
-    // Somebody has started a part of it already.
+    // A part of it was started already.
     bed.bind("early", Some("j"), &node.name, 4);
     bed.c.advance(5);
     bed.plain_jobset("j", "high", 1, 4);

@@ -11,6 +11,9 @@ pub mod played;
 pub mod pods;
 mod workloads;
 
+use workloads::find;
+pub use workloads::{condition, reported};
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -487,21 +490,4 @@ fn note(event: &Event) -> String {
         object.kind == Kind::Workload && hash.len() == 5 && hash.chars().all(|c| c.is_ascii_hexdigit())
     });
     format!("{}/{}: {}", object.kind.as_str(), hashed.map_or(&*object.name, |(name, _)| name), event.note)
-}
-
-/// `True`, `False` or nothing.
-pub fn condition(workload: &v1beta2::Workload, type_: &str) -> String {
-    find(workload, type_).map(|c| c.status.clone()).unwrap_or_default()
-}
-
-/// `status/reason: message`, or nothing.
-pub fn reported(workload: &v1beta2::Workload, type_: &str) -> String {
-    find(workload, type_).map(|c| format!("{}/{}: {}", c.status, c.reason, c.message)).unwrap_or_default()
-}
-
-fn find<'a>(
-    workload: &'a v1beta2::Workload,
-    type_: &str,
-) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
-    workload.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
 }

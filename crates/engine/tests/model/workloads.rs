@@ -42,3 +42,20 @@ impl Api {
         all
     }
 }
+
+/// `True`, `False` or nothing.
+pub fn condition(workload: &v1beta2::Workload, type_: &str) -> String {
+    find(workload, type_).map(|c| c.status.clone()).unwrap_or_default()
+}
+
+/// `status/reason: message`, or nothing.
+pub fn reported(workload: &v1beta2::Workload, type_: &str) -> String {
+    find(workload, type_).map(|c| format!("{}/{}: {}", c.status, c.reason, c.message)).unwrap_or_default()
+}
+
+pub(super) fn find<'a>(
+    workload: &'a v1beta2::Workload,
+    type_: &str,
+) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    workload.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
+}

@@ -7,6 +7,7 @@ use sluice_api::config::DeclaredKind;
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodSetInfo};
 
 use super::cel::{Budget, Expression, Failure};
+use super::made;
 use super::places::{self, Places, pointer};
 use crate::adapter::{Adapter, Change, Schema, State};
 use crate::object::{self, at};
@@ -333,7 +334,8 @@ impl PodSet {
             },
             Template::Made(expression) => {
                 let made = expression.value(reading.object, &reading.budget);
-                Cow::Owned(made.map_err(|failure| format!("declared {}: {failure}", self.path()))?)
+                let made = made.map_err(|failure| format!("declared {}: {failure}", self.path()))?;
+                Cow::Owned(made::sound(made))
             }
         };
         Ok(Some(self.places.gathered(template, reading.object)))

@@ -6,6 +6,7 @@ mod adapter;
 mod cel;
 mod compile;
 mod gated;
+mod made;
 mod places;
 
 use std::sync::{PoisonError, RwLock};

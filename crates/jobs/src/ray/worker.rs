@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{amount, container, image};
 
-/// The init container. Where KubeRay is told to add none, users add one of their own, by this name.
+/// The init container. Where KubeRay is configured to add none, users add one of this name.
 const WAITS: &str = "wait-gcs-ready";
 /// What it requests.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "256Mi")];
@@ -129,7 +129,7 @@ mod tests {
         );
         let own = json!([{"name": WAITS, "image": "ray", "resources": asks("1m", "1Mi")}]);
         let template = json!({"spec": after(own, &Value::Null)});
-        assert!(matches!(waiting(&template), Cow::Borrowed(_)), "KubeRay was told to add none");
+        assert!(matches!(waiting(&template), Cow::Borrowed(_)), "KubeRay adds none");
     }
 
     #[test]

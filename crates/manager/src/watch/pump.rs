@@ -407,7 +407,9 @@ pub(crate) mod tests {
                 ..shared
             };
             let watch = pump::<slim::Workload>(client, Kind::Workload, false, shared.clone());
-            drop(shared.supervisor.spawn_finite("watch", async move { watch.await; }));
+            drop(shared.supervisor.spawn_finite("watch", async move {
+                watch.await;
+            }));
             Self { asks, sync, epoch, takeover, _stopper: stopper }
         }
     }

@@ -162,6 +162,9 @@ impl Writer {
     }
 }
 
+/// So often it is looked whether the API server is still busy.
+const BUSY_LOOK: Duration = Duration::from_millis(500);
+
 /// The parts that sending needs.
 struct Sender {
     server: Server,
@@ -315,12 +318,16 @@ async fn pool(
                     current = generation;
                     first.send_replace(generation);
                     lanes.forget_waiting();
+                    // The new one is to learn what waits.
+                    backlog = WaitingWrites::default();
                     then = Some(follows);
                 }
                 None => open = false,
             },
             // The sender lives as long as `traffic`.
             _ = pausing.changed() => {}
+            // That it is not busy any more is known by time alone.
+            () = tokio::time::sleep(BUSY_LOOK), if backlog.busy => {}
             () = until(free.again.into_iter().chain(token_at).min()), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
             Some(done) = running.join_next() => {
                 let Done { object, class, generation, id, answer, document, place } = match done {

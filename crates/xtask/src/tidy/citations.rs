@@ -76,7 +76,7 @@ fn ends_in_reference(line: &str) -> bool {
     line.trim_start().starts_with("//") && line.trim_end().ends_with("eference")
 }
 
-/// Whether a comment names a page by its number before a section: `06, 6.5`.
+/// Whether a comment names a page by its number, before a comma and a section.
 fn cites_section(line: &str) -> bool {
     let is_section = |text: &str| {
         let point = text.trim_start_matches(|c: char| c.is_ascii_digit());

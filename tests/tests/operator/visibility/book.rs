@@ -3,7 +3,7 @@
 use std::fs;
 
 use sluice_testkit::assets::workspace;
-use sluice_testkit::kubectl::{apply, kubectl};
+use sluice_testkit::kubectl::{apply, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, shell};
 use sluice_tests::place::DEADLINE;
@@ -65,13 +65,18 @@ pub async fn its_pages_work_as_they_are_typed(plane: &ControlPlane) {
         typed(plane, &roles).await;
     }
     let may = ["auth", "can-i", "create", "jobs", "-n", "team-a", "--as", "alice", "--as-group", "team-a"];
-    assert_eq!(kubectl(plane, &may).await.unwrap().trim(), "yes");
+    eventually("the role to be known", DEADLINE, || async {
+        let answer = try_kubectl(&plane.kubeconfig_path(), &may, None).await?;
+        Ok(progress(answer.stdout.trim() == "yes", answer.stdout))
+    })
+    .await
+    .unwrap();
     apply(plane, NAMED).await.unwrap();
     let waits =
         ["get", "workloads", "-n", "team-a", "-o", "jsonpath={.items[*].status.conditions[*].reason}"];
     eventually("the job to wait", DEADLINE, || async {
         let reasons = kubectl(plane, &waits).await?;
-        Ok(progress(reasons.contains("Pending"), reasons))
+        Ok(progress(reasons.contains("ExceedsMaxQuota"), reasons))
     })
     .await
     .unwrap();

@@ -119,7 +119,7 @@ fn any_pair(random: &mut Random) -> [Pods; 2] {
     [any_request(random).with(|spec| spec.count += 1), pods(1).each(&[("gpu", 1)])]
 }
 
-/// What fits where, whoever asks.
+/// What fits where, for all shapes.
 fn fits(world: &World) -> String {
     let (topologies, usage, names) = (&world.topologies, &world.usage, &world.names);
     let per_pod = [(crate::fixtures::n("cpu"), 1)];

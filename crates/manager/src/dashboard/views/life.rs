@@ -30,7 +30,7 @@ impl Moment {
         Self { at, what: what.into(), reason: reason.to_owned(), message: message.to_owned() }
     }
 
-    /// What it says: checks are told apart by their names.
+    /// What it says: checks differ by their names.
     fn says(&self) -> (&str, &str) {
         (&self.what, if self.what.starts_with("check") { &self.reason } else { "" })
     }
