@@ -9,7 +9,14 @@ fn no_count_is_above_its_budget() {
     let (said, errors) = (String::from_utf8_lossy(&bench.stdout), String::from_utf8_lossy(&bench.stderr));
     assert!(bench.status.success(), "{said}\n{errors}");
     // That it measured: each of its tables has lines.
-    for part in ["churn-baseline", "2 takeover", "hotswap, ", "2 all run"] {
+    for part in [
+        "churn-baseline",
+        "2 takeover",
+        "hotswap, ",
+        "2 all run",
+        "3 one that waits says something",
+        "refused placements",
+    ] {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }
 }
