@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sluice_engine::{Kind, ObjectRef};
 
-use crate::bed::{Bed, TPU};
+use crate::beds::{Bed, TPU};
 use crate::case::stopwatch;
 
 /// The CPU time in which an event is taken in: a goal, not a budget.
@@ -163,7 +163,7 @@ fn new(round: usize) -> String {
 /// A node comes into a rack that is there.
 fn join(bed: &mut Bed, round: usize) {
     let name = new(round);
-    let labels = json!({"accelerator": "v6e", crate::bed::POOL: "p0007", "kubernetes.io/hostname": name});
+    let labels = json!({"accelerator": "v6e", crate::beds::POOL: "p0007", "kubernetes.io/hostname": name});
     let ready = json!([{"type": "Ready", "status": "True"}]);
     bed.c.api.put(
         Kind::Node,

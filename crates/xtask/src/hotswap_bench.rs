@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
-use crate::bed::Bed;
+use crate::beds::Bed;
 use crate::case::stopwatch;
 
 /// Measure the search for room while half of so many node pools fail, as JSON.

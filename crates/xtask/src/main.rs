@@ -1,5 +1,6 @@
 //! Development commands: generated files, drift checks, cases, benchmarks, the demo.
 
+mod beds;
 mod bench;
 mod case;
 mod control_plane;
@@ -18,9 +19,6 @@ mod sim;
 mod test;
 mod tidy;
 
-#[path = "../../engine/tests/hotswap/bed.rs"]
-#[expect(dead_code, clippy::unwrap_used, clippy::panic, reason = "the engine's tests use all of it")]
-mod bed;
 #[path = "../../engine/tests/model/mod.rs"]
 mod model;
 

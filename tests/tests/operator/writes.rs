@@ -89,8 +89,8 @@ async fn conversions(scraper: &Scraper<'_>, manager: &Manager) -> [f64; 2] {
     last.into_inner().unwrap().0
 }
 
-/// The API server keeps a copy of all objects in each version that it serves: each change of one is converted for the older version, whichever client
-/// made it. Nothing else is: all that the manager reads and writes is the version that is stored.
+/// The API server keeps a copy of all objects in each version that it serves: each change of one is converted for the older version, by any
+/// client. Nothing else is: all that the manager reads and writes is the version that is stored.
 #[tokio::test]
 async fn a_write_is_converted_once_at_most() {
     let (plane, proxy, manager) = start_with(&json!({})).await;

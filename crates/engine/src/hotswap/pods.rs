@@ -136,7 +136,9 @@ impl Engine {
 
     /// A job came. Its pods may have come before it, and were not known to be its.
     pub(crate) fn hotswap_job_came(&mut self, job: &JobKey) {
-        let Some(entry) = self.world.jobs.get(job) else { return };
+        let Some(entry) = self.world.jobs.get(job).filter(|_| !self.hotswap.flavors.is_empty()) else {
+            return;
+        };
         let controlled = self.world.pods_controlled_by(&entry.view.job.uid, &job.namespace);
         let named = self.world.pods_of_jobset(&job.name, &job.namespace);
         if controlled.chain(named).next().is_some() {

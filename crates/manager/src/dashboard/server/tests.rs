@@ -297,7 +297,8 @@ async fn one_workload_is_for_those_who_may_get_it_whether_it_is_there_or_not() {
     let life = |own: &Value| -> Vec<String> {
         own["life"].as_array().unwrap().iter().map(|e| e["what"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(life(&own), ["queued", "preempted", "reserved", "started"], "also what only its events say");
+    let attempts = ["queued", "preempted", "reserved", "admitted", "started"];
+    assert_eq!(life(&own), attempts, "also what only its events say");
     assert!(!own.to_string().contains("PreemptedWorkload"), "{own}");
     let other = get(&client, "root", "/api/workloads/secret-ns/secret-runs").await.json();
     assert_eq!(life(&other), ["queued", "reserved", "admitted", "started"], "events that cannot be read");
