@@ -188,7 +188,8 @@ fn placed_world(job: &Value) -> Manifests {
 
 #[test]
 fn a_job_of_every_kind_gets_nodes_of_its_topology() {
-    for (kind, object) in all() {
+    // Declared kinds start there if their declaration has a place for `schedulingGates`.
+    for (kind, object) in JobKind::ALL.into_iter().map(|kind| (kind, job(kind))) {
         let simulation = played(&placed_world(&object));
         let (job, record) = (only(&simulation), simulation.record());
         assert_eq!(job.admitted, Some(0), "{kind:?}: {:#?}", record.entries);

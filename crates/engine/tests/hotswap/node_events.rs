@@ -84,6 +84,10 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
             cost(&mut bed, |bed| bed.c.api.edit(&free, &json!({"spec": {"unschedulable": true}}))),
         ),
         (
+            "a free node that is uncordoned",
+            cost(&mut bed, |bed| bed.c.api.edit(&free, &json!({"spec": {"unschedulable": false}}))),
+        ),
+        (
             "a pod of a Workload",
             cost(&mut bed, |bed| {
                 bed.bind("another", Some("j1"), &busy.name, 4);
@@ -93,12 +97,13 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
 }
 
 /// What may be something that all nodes, pods and Workloads are looked at for.
-const IS_LOOKED_AT: [&str; 5] = [
+const IS_LOOKED_AT: [&str; 6] = [
     "a pod of another kind",
     "its end",
     "a free node that is not ready",
     "the same that is ready again",
     "a free node that is cordoned",
+    "a free node that is uncordoned",
 ];
 
 #[test]
@@ -106,7 +111,12 @@ fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
     let few = costs(40);
     for (what, [leaves, queues, pods, looks]) in &few {
         // What a pod gives back is free for others, and the limits of Hotswap are others.
-        let told = if ["its end", "a free node that is cordoned"].contains(what) { 2 } else { 1 };
+        let told =
+            if ["its end", "a free node that is cordoned", "a free node that is uncordoned"].contains(what) {
+                2
+            } else {
+                1
+            };
         assert!(*leaves <= 2 && *queues <= told && *pods <= 2, "{what}: {few:?}");
         assert!(*looks <= u64::from(IS_LOOKED_AT.contains(what)), "{what}: {few:?}");
     }

@@ -150,7 +150,7 @@ fn a_finished_workload_that_is_made_to_go_on_is_known_in_full_again() {
         condition.map(|condition| (condition.status.as_str(), condition.message.as_str()))
     };
     assert_eq!(told("Finished"), Some(("True", "Job finished successfully")));
-    assert_eq!((told("Admitted"), told("PodsReady")), (Some(("True", "")), None));
+    assert_eq!((told("Admitted"), told("PodsReady")), (Some(("True", "")), Some(("True", ""))));
     assert_eq!((&kept.metadata.labels, &kept.metadata.annotations), (&None, &None));
     c.api.edit_status(&workload, |status| {
         status["conditions"].as_array_mut().unwrap().truncate(3);
