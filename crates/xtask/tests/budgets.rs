@@ -14,7 +14,7 @@ fn no_count_is_above_its_budget() {
         "2 takeover",
         "hotswap, ",
         "2 all run",
-        "3 one that waits says something",
+        "3 one says something",
         "refused placements",
     ] {
         assert!(said.contains(part), "{part} is missing in\n{said}");

@@ -1,7 +1,7 @@
 //! The throughput of Jobs and the number of writes, counted at the API server and compared with a loop that only makes the same writes in the same
 //! run. Figures are printed; only the counts can fail the test.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex};

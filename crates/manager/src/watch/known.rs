@@ -119,7 +119,7 @@ impl Known {
     /// The same of a job.
     pub fn take_job(&self, uid: &str, version: &str) -> Option<Box<JobView>> {
         let jobs = &mut self.tables().jobs;
-        if version.is_empty() || !jobs.get(uid).is_some_and(|known| known.resource_version == version) {
+        if version.is_empty() || jobs.get(uid).is_none_or(|known| known.resource_version != version) {
             return None;
         }
         jobs.take(uid)

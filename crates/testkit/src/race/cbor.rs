@@ -29,15 +29,15 @@ fn head(major: u8, number: u64, bytes: &mut Vec<u8>) {
     if let Ok(number @ 0..24) = u8::try_from(number) {
         bytes.push(major | number);
     } else if let Ok(number) = u8::try_from(number) {
-        bytes.extend([major | 24, number]);
+        bytes.extend([major | 0x18, number]);
     } else if let Ok(number) = u16::try_from(number) {
-        bytes.push(major | 25);
+        bytes.push(major | 0x19);
         bytes.extend(number.to_be_bytes());
     } else if let Ok(number) = u32::try_from(number) {
-        bytes.push(major | 26);
+        bytes.push(major | 0x1a);
         bytes.extend(number.to_be_bytes());
     } else {
-        bytes.push(major | 27);
+        bytes.push(major | 0x1b);
         bytes.extend(number.to_be_bytes());
     }
 }
@@ -65,7 +65,9 @@ fn add(value: &Value, bytes: &mut Vec<u8>) {
         Value::String(value) => text(value, bytes),
         Value::Array(list) => {
             head(4, length(list.len()), bytes);
-            list.iter().for_each(|value| add(value, bytes));
+            for value in list {
+                add(value, bytes);
+            }
         }
         Value::Object(fields) => {
             head(5, length(fields.len()), bytes);
@@ -102,7 +104,8 @@ mod tests {
             (json!([1, [2, 3]]), "8201820203"),
             (json!({"a": 1, "b": [2, 3]}), "a26161016162820203"),
         ] {
-            let written: String = encode(&value).iter().map(|byte| format!("{byte:02x}")).collect();
+            let bytes: Vec<_> = encode(&value).iter().map(|byte| format!("{byte:02x}")).collect();
+            let written = bytes.concat();
             assert_eq!(written, hex, "{value}");
         }
         assert_eq!(document(&json!(0)), [0xd9, 0xd9, 0xf7, 0x00]);

@@ -240,8 +240,9 @@ async fn measure(
         let client = client.clone();
         async move { client.request_text(request).await.map(drop) }
     };
-    let sent = futures::stream::iter(requests).map(send).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>();
-    match sent.await {
+    let answers =
+        futures::stream::iter(requests).map(send).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>();
+    match answers.await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 415 => return Ok(None),
         Err(error) => return Err(error).with_context(|| form.name()),

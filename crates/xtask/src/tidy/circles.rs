@@ -14,7 +14,7 @@ const LIMITS: [(&str, usize); 9] = [
     ("manager", 4),
     ("quantity", 3),
     ("sim", 5),
-    ("xtask", 5),
+    ("xtask", 4),
 ];
 
 /// Findings for every circle that is too large, and for every limit that is no longer needed.
