@@ -257,7 +257,7 @@ impl Record {
     }
 }
 
-/// When the last job ended, in milliseconds. The time after it says nothing about utilisation, since there is nothing to run. If a job still runs or
+/// When the last job ended, in milliseconds. The time after it does not count for utilisation: no job is left to run. If a job still runs or
 /// none ever ran: the end.
 pub(crate) fn worked(record: &Record, end: i64) -> i64 {
     let ends = record.jobs.iter().flat_map(|job| &job.holds).map(|hold| hold.to.unwrap_or(end));
@@ -469,7 +469,7 @@ mod tests {
             (report.seconds.to_string(), report.flavors[0].utilisation.unwrap().to_string())
         };
         let of = |seconds: &str, percent: &str| (seconds.to_owned(), percent.to_owned());
-        // There is nothing to run in the last 900 seconds; gaps before count, and so does the time up to the end if a job still runs.
+        // No job is left in the last 900 seconds; gaps before count, and so does the time up to the end if a job still runs.
         assert_eq!(used(&[(0, Some(100))]), of("1000", "100"));
         assert_eq!(used(&[(0, Some(100)), (300, Some(400))]), of("1000", "50"));
         assert_eq!(used(&[(0, Some(100)), (900, None)]), of("1000", "20"));

@@ -85,15 +85,7 @@ fn refusal() -> WriteError {
 
 /// The only Workload gives its quota back 15 s after the first refusal, to others, and gets it again once nothing refuses its pods.
 fn gives_its_quota_back(c: &mut Cluster, pods: &[&str]) {
-    c.advance(14);
-    assert_eq!(condition(&workload(c), "QuotaReserved"), "True", "it may have been a moment");
-    c.advance(3);
-    let evicted = workload(c);
-    assert_eq!(
-        reported(&evicted, "Evicted"),
-        "True/FailedToStart: The start of the job is refused: denied by policy"
-    );
-    assert_eq!(condition(&evicted, "QuotaReserved"), "False");
+    is_evicted(c);
     assert_eq!(c.notes("FailedUpdate").len(), pods.len(), "{:?}", c.notes("FailedUpdate"));
     c.refuse = None;
     c.api.add_pod(pod("other", "lq", "1"));
@@ -166,8 +158,8 @@ fn an_elastic_job_of_which_no_pod_may_go_gives_its_quota_back_and_one_that_runs_
     assert!(c.refused > 3 && !c.api.job("a").view.suspended);
 }
 
-/// The only Workload is evicted 15 s after the first refusal, and its job stopped.
-fn ends_what_has_no_places(c: &mut Cluster) {
+/// The only Workload is evicted 15 s after the first refusal.
+fn is_evicted(c: &mut Cluster) {
     c.advance(14);
     assert_eq!(condition(&workload(c), "QuotaReserved"), "True", "it may have been a moment");
     c.advance(3);
@@ -191,7 +183,7 @@ fn others_get_the_quota_of_a_job_whose_pods_are_refused_their_places() {
         for pod in running..2 {
             topology_pods::add(&mut c, &format!("p{pod}"), None);
         }
-        ends_what_has_no_places(&mut c);
+        is_evicted(&mut c);
         assert!(c.api.job("a").view.suspended, "a part of its pods is of no use");
     }
 }
@@ -216,7 +208,7 @@ fn others_get_the_quota_of_a_group_whose_pods_are_refused_their_places() {
         c.api.put(Kind::JobPod, pod);
     }
     c.settle();
-    ends_what_has_no_places(&mut c);
+    is_evicted(&mut c);
     assert!(free(&c).is_empty());
 }
 

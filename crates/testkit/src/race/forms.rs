@@ -32,7 +32,7 @@ enum Form {
     ApplyPinned,
     /// The same with an answer that has only the metadata.
     ApplyForMetadata,
-    /// The same on an object whose `metadata.managedFields` were cleared: there is nothing to merge with, and all that is there gets an owner.
+    /// The same on an object whose `metadata.managedFields` were cleared: the API server has no fields to merge with, and gives every field an owner.
     ApplyUnmanaged,
     /// The same in CBOR.
     ApplyCbor,
