@@ -103,7 +103,11 @@ fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
     if says(&["untolerated taint"]) {
         let text = "add the taint to nodeTaints and a toleration to tolerations of the ResourceFlavor, and let the Workload \
                     be admitted anew, so that its pods get the toleration";
-        helps.push(Help::command(text, format!("{stop} && {resume}")));
+        // A Workload that is resumed before the manager has evicted it goes on as before.
+        let evicted = format!(
+            "kubectl wait workloads.kueue.x-k8s.io/{name} -n {namespace} --for=condition=QuotaReserved=false --timeout=60s"
+        );
+        helps.push(Help::command(text, format!("{stop} && {evicted} && {resume}")));
     }
     if says(&["node affinity/selector"]) {
         helps.push(Help::words("give nodes the labels that the flavor (nodeLabels) and the pods ask for"));

@@ -189,12 +189,13 @@ async fn rows_are_read_again_after_a_refusal_when_they_are_seen_again() {
     let mut page = opened(&url, 1280, Scheme::Light).await;
     go(&mut page, "queue/team-1", "2000 workloads").await;
     until(&mut page, &format!("{STATE} === 'live'")).await;
-    state.refuses_rows.store(1, Ordering::Relaxed);
+    state.refuses_rows.store(usize::MAX, Ordering::Relaxed);
     let to = |row: usize| format!("document.querySelector('.grid-body').scrollTop = 28 * {row}");
     let row = |row: usize| format!("document.querySelector('.line-row[data-at=\"{row}\"]')?.textContent");
     page.run(&to(300)).await.unwrap();
     shows(&mut page, "too many answers are being made: try again").await;
     assert_eq!(page.run(&row(300)).await.unwrap(), "…");
+    state.refuses_rows.store(0, Ordering::Relaxed);
     page.run(&to(301)).await.unwrap();
     until(&mut page, &format!("{}?.length > 1", row(301))).await;
     until(&mut page, "!document.body.innerText.includes('too many answers')").await;
