@@ -16,9 +16,10 @@ use crate::world::{JobKey, Unreported, WorkloadEntry};
 /// How many reasons for waiting are written at once. Those that wait for their turn here take no memory, and can still be dropped.
 const MOST_REPORTS: usize = 64;
 
-/// So many reasons for waiting are written in a second while the API server has more important writes to carry out for much of the time: each
-/// makes those later, and many a Workload is admitted before its turn.
-const REASONS_PER_SECOND: u32 = 25;
+/// How many reasons for waiting are written in a second, and at most in one while the API server has more important writes to carry out for much
+/// of the time: each delays those, and many Workloads are admitted before their reason is due.
+const REASONS_PER_SECOND: u32 = 100;
+const REASONS_PER_BUSY_SECOND: u32 = 10;
 
 /// What is new about the reason why a Workload waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,13 +143,15 @@ impl Engine {
         false
     }
 
-    /// Whether one more reason for waiting may be written now. If the API server is busy and there were enough in the last second, an alarm is set.
+    /// How many reasons for waiting may be written in a second now.
+    fn reasons_per_second(&self) -> u32 {
+        if self.backlog.busy { REASONS_PER_BUSY_SECOND } else { REASONS_PER_SECOND }
+    }
+
+    /// Whether one more reason for waiting may be written now. If there were enough in the last second, an alarm is set.
     fn may_report(&mut self) -> bool {
-        if !self.backlog.busy {
-            return true;
-        }
-        let now = self.now;
-        let Err(next) = self.reason_budget.take_now(now, REASONS_PER_SECOND) else { return true };
+        let (now, most) = (self.now, self.reasons_per_second());
+        let Err(next) = self.reason_budget.take_now(now, most) else { return true };
         if self.reasons_at.is_none_or(|at| at <= now) {
             self.reasons_at = Some(next);
             self.wake_at(next, Alarm::Reasons);
@@ -156,12 +159,12 @@ impl Engine {
         false
     }
 
-    /// A turn while the API server is busy. One that turns out to need no write must not end the turns of the others.
+    /// A turn after a second with many. One that turns out to need no write must not end the turns of the others.
     pub(crate) fn next_turn(&mut self) {
         self.reasons_at = None;
         self.next_reasons(1);
-        if self.backlog.busy && !self.unreported.is_empty() {
-            let step = SignedDuration::from_millis(1_000 / i64::from(REASONS_PER_SECOND));
+        if !self.unreported.is_empty() {
+            let step = SignedDuration::from_millis(1_000 / i64::from(self.reasons_per_second()));
             let next = self.now.checked_add(step).unwrap_or(self.now);
             self.reasons_at = Some(next);
             self.wake_at(next, Alarm::Reasons);

@@ -125,27 +125,44 @@ fn the_delay_is_longer_while_more_writes_wait() {
     assert_eq!(writes(&c, &w), [Purpose::Pend], "after 10 s at the latest");
 }
 
+fn reasons(c: &Cluster) -> usize {
+    c.written(Purpose::Pend) + c.written(Purpose::Bypassed)
+}
+
 #[test]
 fn while_the_api_server_is_busy_few_reasons_are_written_in_a_second() {
-    let reasons = |c: &Cluster| c.written(Purpose::Pend) + c.written(Purpose::Bypassed);
     let mut c = cluster("", "0", &json!({}));
     c.busy(true);
     for number in 0..200 {
         direct(&mut c, &format!("w{number:03}"), "1", 0);
     }
     tenths(&mut c, 5);
-    assert_eq!(reasons(&c), 25, "what the last second left");
+    assert_eq!(reasons(&c), 10, "what the last second left");
     c.advance(2);
-    assert_eq!(reasons(&c), 75);
+    assert_eq!(reasons(&c), 30);
     // A Workload that is admitted meanwhile takes no turn.
     let first = c.api.names(Kind::Workload)[0].clone();
     assert_eq!(writes(&c, &first).len(), 1, "those that have waited longest come first");
     c.api.cluster_queue("cq", "default", "100", &json!({}));
     c.settle();
-    assert_eq!(reasons(&c), 75);
+    assert_eq!(reasons(&c), 30);
     c.busy(false);
-    c.advance(1);
-    assert_eq!(reasons(&c), 75 + 100, "the rest follows");
+    c.advance(2);
+    assert_eq!(reasons(&c), 30 + 100, "the rest follows");
+}
+
+#[test]
+fn reasons_of_very_many_workloads_are_written_over_some_seconds() {
+    let mut c = cluster("", "0", &json!({}));
+    for number in 0..350 {
+        direct(&mut c, &format!("w{number:03}"), "1", 0);
+    }
+    tenths(&mut c, 5);
+    assert_eq!(reasons(&c), 100, "what the last second left");
+    c.advance(2);
+    assert_eq!(reasons(&c), 300);
+    c.advance(10);
+    assert_eq!(reasons(&c), 350, "each once");
 }
 
 #[test]
