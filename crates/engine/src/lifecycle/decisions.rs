@@ -170,6 +170,12 @@ impl Engine {
                 } else {
                     let uid = self.world.workloads[key].uid();
                     then.insert(0, normal(About::admission(key, &uid), "QuotaReserved", note));
+                    let queue = &admission.cluster_queue;
+                    then.push(self.log(
+                        Level::Info,
+                        "quota reserved",
+                        &[("workload", key), ("queue", queue), ("waited_seconds", &self.waited(key))],
+                    ));
                 }
                 self.write_status(key, Purpose::ReserveQuota, next, then);
                 let now = self.now;
@@ -359,10 +365,15 @@ impl Engine {
         self.write_status(key, purpose, next, then);
     }
 
+    /// How long a Workload has been queued, in seconds.
+    fn waited(&self, key: &WorkloadKey) -> f64 {
+        metrics::seconds_between(queued_since(&self.world.workloads[key]), self.now)
+    }
+
     /// What is reported when quota is reserved: the note of its event, and the rest.
     fn report_reserved(&self, key: &WorkloadKey, queue: &str, considered: &str) -> (String, Vec<Effect>) {
         let entry = &self.world.workloads[key];
-        let waited = metrics::seconds_between(queued_since(entry), self.now);
+        let waited = self.waited(key);
         let mut note =
             format!("Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0}s");
         if !considered.is_empty() {
@@ -373,11 +384,6 @@ impl Engine {
         let mut then = vec![
             observe(metrics::QUOTA_RESERVED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::QUOTA_RESERVED_WAIT_TIME_SECONDS, &[queue, class], waited),
-            self.log(
-                Level::Info,
-                "quota reserved",
-                &[("workload", key), ("queue", &queue), ("waited_seconds", &waited)],
-            ),
         ];
         if self.measures(&key.namespace, &entry.object.spec.queue_name) {
             then.push(observe(metrics::LOCAL_QUEUE_QUOTA_RESERVED_WORKLOADS_TOTAL, &local, 1.0));
@@ -399,7 +405,7 @@ impl Engine {
             conditions::true_since(&next.conditions, Type::QuotaReserved.as_str()).unwrap_or(self.now);
         let checked =
             if next.admission_checks.is_empty() { 0.0 } else { metrics::seconds_between(since, self.now) };
-        let waited = metrics::seconds_between(queued_since(entry), self.now);
+        let waited = self.waited(key);
         let mut note =
             format!("Admitted by ClusterQueue {queue}, wait time since reservation was {checked:.0}s");
         if let Some(reserved) = reserved {
@@ -410,7 +416,11 @@ impl Engine {
             normal(About::admission(key, &entry.uid()), "Admitted", note),
             observe(metrics::ADMITTED_WORKLOADS_TOTAL, &[queue, class], 1.0),
             observe(metrics::ADMISSION_WAIT_TIME_SECONDS, &[queue, class], waited),
-            self.log(Level::Info, "workload admitted", &[("workload", key), ("queue", &queue)]),
+            self.log(
+                Level::Info,
+                "workload admitted",
+                &[("workload", key), ("queue", &queue), ("waited_seconds", &waited)],
+            ),
         ];
         let had_checks = !next.admission_checks.is_empty();
         if had_checks {
