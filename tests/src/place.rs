@@ -254,6 +254,22 @@ impl<'a> Place<'a> {
         .await
     }
 
+    /// Waits until it is another second than that in which the Workload of a Job was made: Workloads of one second are in the order of their UIDs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Place::workload`], or if the Workload does not say when it was made.
+    pub async fn wait_for_another_second(&self, job: &str) -> Result<()> {
+        let workload = self.workload(job).await?;
+        let made = workload["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+        let made: jiff::Timestamp = made.parse().context("reading when a Workload was made")?;
+        eventually("another second", DEADLINE, || async {
+            let now = jiff::Timestamp::now();
+            Ok(progress(now.as_second() > made.as_second(), now))
+        })
+        .await
+    }
+
     /// The Workload of a Job, as events are about it.
     ///
     /// # Errors

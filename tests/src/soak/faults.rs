@@ -21,7 +21,7 @@ use super::world;
 use crate::place::DEADLINE;
 
 /// How long a disruption waits for a request that it is for.
-const HARM_WITHIN: Duration = Duration::from_secs(10);
+const HARM_WITHIN: Duration = Duration::from_mins(1);
 
 /// What has happened to the managers and the control plane, by kind.
 #[derive(Clone, Debug, Default)]
@@ -104,10 +104,10 @@ async fn lose_node(client: Client, node: &'static str, period: Duration, scale: 
 async fn disrupt(whom: Whom, disruption: Disruption, fleet: &Fleet) -> Result<usize> {
     let harmed = || -> usize { fleet.proxies.iter().map(sluice_testkit::FaultProxy::harmed).sum() };
     let (before, began) = (harmed(), Instant::now());
-    let indexes = fleet.indexes(whom).await?;
     while harmed() == before && began.elapsed() < HARM_WITHIN {
-        for index in &indexes {
-            fleet.proxies[*index].disrupt(disruption);
+        // Another may lead by now.
+        for index in fleet.indexes(whom).await? {
+            fleet.proxies[index].disrupt(disruption);
         }
         if disruption.harm.is_for_watches() {
             // Watches that are open would not notice.

@@ -10,8 +10,8 @@ use super::fleet::Memory;
 /// How much memory a manager may use above what it uses with queues and without jobs.
 const MEMORY: u64 = 128 << 20;
 
-/// One fault in so many has the JobSet controller miss something: two of the 22 kinds keep it from the API server, which are etcd and the API server
-/// itself, ended.
+/// One fault in so many has the controllers of jobs miss something: two of the 22 kinds keep them from the API server, which are etcd and the API
+/// server itself, ended.
 const FAULTS_OF_AN_OVERSIGHT: usize = 11;
 /// One fault in so many comes while an admission is under way whose right a user takes away: those that make a write of the leader late.
 const FAULTS_OF_A_LATE_ADMISSION: usize = 4;
@@ -98,7 +98,11 @@ impl Report {
                 self.overlooked,
                 (self.made / 50).min(faults.div_ceil(FAULTS_OF_AN_OVERSIGHT)),
             ),
-            ("stops before a job's own controller had looked", freed_unseen, jobs.div_ceil(100)),
+            (
+                "stops before a job's own controller had looked",
+                freed_unseen,
+                jobs.div_ceil(100).max(faults.div_ceil(FAULTS_OF_AN_OVERSIGHT)),
+            ),
             (
                 "admissions just after the right to them went",
                 late_admissions,
@@ -263,7 +267,8 @@ mod tests {
         assert_eq!(failures(|day| day.ended = 1), "1 ends of a manager by itself, at most 0");
         assert_eq!(failures(|day| day.account.late_reservations = 4), "");
         assert!(failures(|day| day.account.late_reservations = 5).ends_with("above a limit, at most 4"));
-        assert!(failures(|day| day.account.freed_unseen = 2).ends_with("had looked, at most 1"));
+        assert_eq!(failures(|day| day.account.freed_unseen = 2), "");
+        assert!(failures(|day| day.account.freed_unseen = 3).ends_with("had looked, at most 2"));
         assert!(failures(|day| day.account.late_admissions = 5).ends_with("went, at most 4"));
         assert!(failures(|day| day.account.surplus = 23).ends_with("at a time, at most 22"));
         assert!(failures(|day| day.overlooked = 3).ends_with("begun anew, at most 2"));
@@ -278,6 +283,11 @@ mod tests {
             day.overlooked = 2;
         };
         assert!(failures(overlooked).ends_with("begun anew, at most 1"));
+        let unseen = |day: &mut Report| {
+            few(day);
+            day.account.freed_unseen = 2;
+        };
+        assert!(failures(unseen).ends_with("had looked, at most 1"));
         let late = |day: &mut Report| {
             few(day);
             day.account.late_admissions = 2;

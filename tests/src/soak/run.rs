@@ -23,7 +23,7 @@ const STANDSTILL: Duration = Duration::from_mins(2);
 /// How long it may take until everything that was deleted is gone.
 const CLEAN_UP: Duration = Duration::from_mins(2);
 /// How long the status of Workloads may lag behind that of their jobs.
-const REST: Duration = Duration::from_secs(30);
+const REST: Duration = Duration::from_mins(2);
 
 /// Plays a day. What it leaves for people (the recording, the logs) is in the folder.
 ///

@@ -4,7 +4,11 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::Client;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{Balancer, ControlPlane, Manager, Setup, chart, crds};
@@ -14,8 +18,21 @@ use sluice_tests::place::{DEADLINE, Place, job};
 const JOBS: usize = 16;
 /// A Job that took so long met the replica that hangs.
 const HUNG: Duration = Duration::from_secs(1);
-/// How long a Job may take that no webhook must review: the API server waits two seconds for each of two.
-const UNREVIEWED: Duration = Duration::from_secs(8);
+/// How long a Job may take that no webhook must review: the API server waits two seconds for each of two, and the machine does other things.
+const UNREVIEWED: Duration = Duration::from_secs(20);
+
+/// How many seconds the API server waits for each webhook of jobs without a queue.
+async fn waits_without_queue(client: &Client) -> Vec<Option<i32>> {
+    let list = ListParams::default();
+    let mutating = Api::<MutatingWebhookConfiguration>::all(client.clone()).list(&list).await.unwrap();
+    let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone()).list(&list).await.unwrap();
+    let mutating = mutating.items.into_iter().flat_map(|all| all.webhooks.unwrap_or_default());
+    let mutating = mutating.map(|hook| (hook.name, hook.timeout_seconds));
+    let validating = validating.items.into_iter().flat_map(|all| all.webhooks.unwrap_or_default());
+    let validating = validating.map(|hook| (hook.name, hook.timeout_seconds));
+    let all = mutating.chain(validating).filter(|(name, _)| name.contains("-without-queue"));
+    all.map(|(_, seconds)| seconds).collect()
+}
 
 #[tokio::test]
 async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
@@ -36,6 +53,10 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
     here.wait_until("runs", true).await.unwrap();
     here.job("waits", "lq", 1).await.unwrap();
     here.wait_for_condition("waits", "QuotaReserved", "False").await.unwrap();
+    // The Jobs that come later are behind it.
+    here.wait_for_another_second("waits").await.unwrap();
+    let waits = waits_without_queue(&client).await;
+    assert!(!waits.is_empty() && waits.iter().all(|seconds| *seconds == Some(2)), "{waits:?}");
 
     // The API server keeps its connections, and passes one by that does not come about: some of those that it has must be to this replica.
     let params = PostParams { dry_run: true, ..PostParams::default() };

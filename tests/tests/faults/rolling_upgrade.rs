@@ -180,15 +180,7 @@ async fn an_upgrade_and_its_rollback_lose_nothing_and_keep_webhooks_answering() 
     for name in ["a", "b", "c", "d"] {
         here.job(name, "lq", 1).await.unwrap();
         // In seconds of their own, so that it is known which waits, and for which.
-        let workload = here.workload(name).await.unwrap();
-        let made =
-            workload["metadata"]["creationTimestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-        eventually("another second", DEADLINE, || async {
-            let now = jiff::Timestamp::now();
-            Ok(progress(now.as_second() > made.as_second(), now))
-        })
-        .await
-        .unwrap();
+        here.wait_for_another_second(name).await.unwrap();
     }
     let stay = running(&here, &["a"]).await;
     here.wait_until("b", true).await.unwrap();

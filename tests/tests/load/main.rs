@@ -4,3 +4,4 @@ mod flood;
 mod race;
 mod rate;
 mod reviews;
+mod strangers;

@@ -12,7 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use kube::Client;
 use kube::api::{Api, ListParams};
 
-use crate::flood::{PERIOD, post, stranger};
+use crate::strangers::{PERIOD, post, stranger};
 
 /// How many reviews are sent at a time.
 const WORKERS: usize = 16;

@@ -1,14 +1,15 @@
 //! The step of a protocol that a write is: its operation and object, without parts that differ from run to run (UIDs, times, messages).
 //!
-//! Writes of a Workload's pending reason or of queues' statuses are not steps: they are written when there is time.
+//! Writes of a Workload's pending reason or of queues' statuses are not steps: they are written when there is time. Nor are the finalizers that
+//! keep queues and what these use: they belong to the preparation, and one may come after its end.
 
 use http::Method;
 use serde_json::Value;
 
 /// Field managers of writes that depend on timing: pods that are ready for a moment, pods that end one by one.
 const BY_CHANCE: [&str; 2] = ["kueue-job-controller-PodsReady", "kueue-reclaimable-pods"];
-/// Objects whose status only sums up, or says that they are usable.
-const SUMS: [&str; 5] =
+/// Objects that are prepared for what is played, and of which only the status is written during that: it sums up, or says that they are usable.
+const PREPARED: [&str; 5] =
     ["/clusterqueues/", "/localqueues/", "/cohorts/", "/resourceflavors/", "/admissionchecks/"];
 /// Patches that differ only in fields deeper than this count as the same.
 const DEPTH: usize = 2;
@@ -37,8 +38,7 @@ pub(super) struct Seen {
 
 /// Reads a write of a scope.
 pub(super) fn of(scope: &str, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<Seen> {
-    let sums = path.ends_with("/status") && SUMS.iter().any(|part| path.contains(part));
-    if sums || is_housekeeping(path) {
+    if PREPARED.iter().any(|part| path.contains(part)) || is_housekeeping(path) {
         return None;
     }
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -211,6 +211,11 @@ mod tests {
         let made = of("the-play", &Method::POST, path, "", workload.as_bytes()).unwrap();
         assert_eq!(made.what, "POST workloads/job-x: ");
         assert_eq!(patch("/apis/kueue.x-k8s.io/v1beta2/clusterqueues/the-play/status", "", &json!({})), None);
+        let finalizers = json!({"metadata": {"finalizers": ["kueue.x-k8s.io/resource-in-use"]}});
+        let flavor = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors/the-play";
+        assert_eq!(patch(flavor, "", &finalizers), None);
+        let workload = STATUS.strip_suffix("/status").unwrap();
+        assert!(patch(workload, "", &finalizers).is_some(), "what is played is put away at its end");
         assert_eq!(patch("/apis/events.k8s.io/v1/namespaces/the-play/events", "", &json!({})), None);
     }
 

@@ -23,8 +23,8 @@ use tokio::sync::OnceCell;
 
 /// For how long something is looked at that must not happen: several rounds of every controller.
 const WATCHED: Duration = Duration::from_secs(2);
-/// How long a job may be unsuspended without an admission.
-const UNSTOPPED: Duration = Duration::from_secs(10);
+/// How long a job may be unsuspended without an admission. A stop that conflicts with its user's writes is repeated after pauses that grow.
+const UNSTOPPED: Duration = Duration::from_mins(1);
 /// How much memory the manager may use above what it uses at rest.
 const MEMORY: u64 = 128 << 20;
 /// The queue of all tenants, whose quota the victim holds.
@@ -141,14 +141,43 @@ fn api_of(client: &Client, namespace: &str, object: &Value) -> Api<DynamicObject
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind_of, &plural))
 }
 
+/// Repeats a write for which a webhook had no time, as a user does. It was not carried out.
+async fn reviewed<T, F>(write: impl Fn() -> F) -> kube::Result<T>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let had_no_time = |why: &str| {
+        let reasons = ["too many reviews at once", "deadline exceeded", "EOF", "connection"];
+        why.contains("failed calling webhook") && reasons.iter().any(|reason| why.contains(reason))
+    };
+    eventually("a write to be reviewed", DEADLINE, || async {
+        Ok(match write().await {
+            Err(kube::Error::Api(status)) if had_no_time(&status.message) => Progress::NotYet(status.message),
+            other => Progress::Done(other),
+        })
+    })
+    .await
+    .unwrap()
+}
+
 impl Tenant {
     /// Makes an object with the tenant's rights.
     pub async fn make(&self, object: &Value) -> kube::Result<Value> {
+        reviewed(|| self.make_once(object)).await
+    }
+
+    /// The same, and a webhook that has no time is a failure.
+    pub async fn make_once(&self, object: &Value) -> kube::Result<Value> {
         self.post(object, &PostParams::default()).await
     }
 
     /// Whether the tenant could make an object.
     pub async fn dry_run(&self, object: &Value) -> kube::Result<Value> {
+        reviewed(|| self.dry_run_once(object)).await
+    }
+
+    /// The same, and a webhook that has no time is a failure.
+    pub async fn dry_run_once(&self, object: &Value) -> kube::Result<Value> {
         self.post(object, &PostParams { dry_run: true, ..PostParams::default() }).await
     }
 
@@ -162,7 +191,8 @@ impl Tenant {
     pub async fn patch(&self, name: &str, patch: Value) -> kube::Result<Value> {
         let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
         let api = api_of(&self.user, &self.place.name, &job);
-        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let patched = reviewed(|| api.patch(name, &params, &patch)).await?;
         Ok(serde_json::to_value(patched).unwrap())
     }
 

@@ -72,8 +72,8 @@ impl Outcome {
     }
 }
 
-/// Waits until what the play left behind is as `wanted` (or until the queues' status is that of the Workloads, and what is to run does),
-/// and gives it.
+/// Waits until what the play left behind is as `wanted` (or until two looks one after the other see the same, the queues' status is that of the
+/// Workloads, and what is to run does), and gives it.
 pub async fn of(
     protocol: Protocol,
     place: &Place<'_>,
@@ -83,14 +83,15 @@ pub async fn of(
     let (last, began) = (std::sync::Mutex::new(None), Instant::now());
     let rested = eventually(&format!("{} to come to rest", place.name), DEADLINE, || async {
         let now = read(protocol, place).await?;
+        let before = last.lock().ok().and_then(|mut last| last.replace(now.clone()));
         let rests = match wanted {
             Some(wanted) => now.differences(wanted).iter().all(|line| line.starts_with("account")),
-            None => now.0.get("queue counts") == now.0.get("counted") && !now.is_under_way(),
+            None => {
+                let is_summed_up = now.0.get("queue counts") == now.0.get("counted");
+                is_summed_up && !now.is_under_way() && before.as_ref() == Some(&now)
+            }
         };
         let seen = wanted.map_or_else(|| format!("{:?}", now.0), |wanted| now.differences(wanted).join("; "));
-        if let Ok(mut last) = last.lock() {
-            *last = Some(now.clone());
-        }
         if rests {
             return Ok(Progress::Done(now));
         }

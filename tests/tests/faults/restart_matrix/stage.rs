@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::json;
@@ -16,9 +15,6 @@ use sluice_tests::place::{DEADLINE, Place, create};
 use super::PATIENCE;
 use super::outcome::{self, Outcome};
 use super::protocol::{HIGH, Protocol};
-
-/// How long the step of a cut may come after the end of its play.
-const LATE: Duration = Duration::from_secs(90);
 
 /// What a manager is started on.
 pub struct Bed {
@@ -130,9 +126,9 @@ impl Play {
     async fn act(&self, proxy: &FaultProxy) -> Result<(), String> {
         proxy.begin_scope(&self.place.name, self.fault.clone());
         let played = self.protocol.play(&self.place, &self.history).await;
-        // What is put away last comes after what users wait for. Without it the verdict is that the cut was not reached.
+        // What is put away last comes after what users wait for. If it never comes, the verdict is that the cut was not reached.
         if self.fault.as_ref().is_some_and(|fault| !fault.at.by_chance) {
-            let struck = eventually("the cut", LATE, || async {
+            let struck = eventually("the cut", DEADLINE, || async {
                 Ok(progress(proxy.scope(&self.place.name).struck, "not yet".to_owned()))
             });
             drop(struck.await);

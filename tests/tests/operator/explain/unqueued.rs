@@ -20,6 +20,7 @@ async fn a_question_about_a_job_of_a_jobset_leads_to_what_lets_it_run() {
     });
     let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
     jobsets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    place.wait_for_condition("set", "QuotaReserved", "False").await.unwrap();
     // Its controller makes the Job, which waits with it. A queue of its own, which it does not name, is not asked for.
     let part = found(&place, "set-workers-0", &["PartOfAnother"]).await;
     let whole = follow(&place, remedy(&part, "ask about the jobset set")).await;

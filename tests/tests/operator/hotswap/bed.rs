@@ -71,6 +71,25 @@ pub async fn restart_with(plane: &ControlPlane, overrides: &Value) {
     start(plane, setup).await;
 }
 
+/// Repeats what kubectl could not do while the manager's webhooks do not answer, as its user would: another test may have killed the manager.
+async fn answered<F>(what: &str, ask: impl Fn() -> F) -> String
+where
+    F: Future<Output = anyhow::Result<String>>,
+{
+    eventually(what, DEADLINE, || async {
+        Ok(match ask().await {
+            Ok(said) => Progress::Done(said),
+            Err(why) => {
+                let why = format!("{why:#}");
+                let is_for_now = why.contains("failed calling webhook");
+                if is_for_now { Progress::NotYet(why) } else { Progress::Never(why) }
+            }
+        })
+    })
+    .await
+    .unwrap()
+}
+
 /// A file of the example.
 pub fn manifest(name: &str) -> String {
     fs::read_to_string(assets::workspace().join("examples/hotswap").join(name)).unwrap()
@@ -99,7 +118,7 @@ impl World {
                 .split("\n---\n")
                 .filter(|node| number < pools || !node.contains(&format!("{POOL}: {name}-{}\n", number + 1)));
             let text = nodes.collect::<Vec<_>>().join("\n---\n");
-            kubectl::apply(world.plane, &world.own(&text)).await.unwrap();
+            world.apply(&world.own(&text)).await;
         }
         // Work that starts while a pool is not well keeps off it for good.
         let own = format!("cloud.google.com/gke-tpu-accelerator={name}");
@@ -109,7 +128,7 @@ impl World {
             .own(&manifest("queues.yaml"))
             .replace("nominalQuota: 32", &format!("nominalQuota: {chips}"))
             .replace("spec:\n  resourceGroups", "spec:\n  namespaceSelector: {}\n  resourceGroups");
-        kubectl::apply(world.plane, &queues).await.unwrap();
+        world.apply(&queues).await;
         world
     }
 
@@ -133,13 +152,18 @@ impl World {
                 &format!("{metadata}            annotations: {{sluice.dev/run-seconds: \"3600\"}}\n"),
             )
             .replacen("metadata:\n", &format!("metadata:\n  namespace: {}\n", self.name), 1);
-        kubectl::apply(self.plane, &self.own(&text)).await.unwrap();
+        self.apply(&self.own(&text)).await;
+    }
+
+    /// Applies manifests.
+    pub async fn apply(&self, manifests: &str) {
+        answered("applying manifests", || kubectl::apply(self.plane, manifests)).await;
     }
 
     /// What kubectl says in this namespace.
     pub async fn kubectl(&self, args: &[&str]) -> String {
         let all: Vec<&str> = ["-n", self.name].iter().chain(args).copied().collect();
-        kubectl::kubectl(self.plane, &all).await.unwrap()
+        answered(&all.join(" "), || kubectl::kubectl(self.plane, &all)).await
     }
 
     /// The objects of a kind here that these parameters select.

@@ -106,6 +106,8 @@ async fn the_simulator_foresees_it(world: &World, lost: &str) {
 
 #[tokio::test]
 async fn with_the_pages_own_quota_one_runs_one_waits_and_neither_is_evicted_for_the_other() {
+    // A manager that is killed takes its events along.
+    let _turn = TURN.lock().await;
     let world = World::new("page-32", 32, 4).await;
     world.submit(HIGH).await;
     let before = world.runs(HIGH, None).await;
