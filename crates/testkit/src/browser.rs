@@ -19,8 +19,10 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_conf
 use crate::process::{Program, Watchdog};
 use crate::wait::{Progress, eventually};
 
-/// Until the browser answers, whatever it is asked.
-const DEADLINE: Duration = Duration::from_mins(1);
+/// Until the browser answers, whatever it is asked. A script in it may wait for [`PATIENCE`].
+const DEADLINE: Duration = Duration::from_mins(5);
+/// How long a script in the page waits for what it is to show.
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The names that distributions give the program.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -96,6 +98,7 @@ impl Page {
         for domain in ["Page", "Runtime", "Network", "Log"] {
             page.ask(&format!("{domain}.enable"), json!({})).await?;
         }
+        page.ask("Page.setLifecycleEventsEnabled", json!({"enabled": true})).await?;
         Ok(page)
     }
 
@@ -115,7 +118,13 @@ impl Page {
         self.events.clear();
         let answer = self.ask("Page.navigate", json!({"url": url})).await?;
         ensure!(answer.get("errorText").is_none(), "opening {url}: {answer}");
-        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+        let document = answer.get("loaderId").with_context(|| format!("{url} is open already"))?;
+        // The document before, even the empty one, may report its own end of loading late.
+        let is_loaded = |event: &Value| {
+            let (what, of) = (&event["params"]["name"], &event["params"]["loaderId"]);
+            event["method"] == "Page.lifecycleEvent" && what == "load" && of == document
+        };
+        while !self.events.iter().any(is_loaded) {
             self.read().await?;
         }
         Ok(())
@@ -153,8 +162,9 @@ impl Page {
     /// It does not come: what the page says instead.
     pub async fn wait_for_text(&mut self, text: &str) -> Result<()> {
         let wanted = Value::from(text);
+        let patience = PATIENCE.as_millis();
         let script = format!(
-            "(async () => {{ const until = performance.now() + 30000;
+            "(async () => {{ const until = performance.now() + {patience};
                while (!document.body.innerText.includes({wanted})) {{
                    if (performance.now() > until) return document.body.innerText.slice(0, 3000);
                    await new Promise(requestAnimationFrame);

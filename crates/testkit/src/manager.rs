@@ -19,9 +19,9 @@ use crate::vital::VITALS;
 use crate::wait::{Progress, eventually};
 
 /// How long a manager may take until it is ready.
-const READY_DEADLINE: Duration = Duration::from_mins(1);
+const READY_DEADLINE: Duration = Duration::from_mins(3);
 /// How long an answer on the health port may take: an explanation is tried out first.
-const ANSWER: Duration = Duration::from_mins(1);
+const ANSWER: Duration = Duration::from_mins(3);
 /// Stopping longer than this after SIGTERM is a failure: 10 s are promised.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -88,7 +88,7 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// If it is not ready within a minute, and at once if the process ends. The error has the end of the log.
+    /// If it is not ready within three minutes, and at once if the process ends. The error has the end of the log.
     pub async fn wait_until_ready(&mut self) -> Result<()> {
         let port = self.setup.health;
         let program = std::sync::Mutex::new(&mut self.program);
@@ -252,7 +252,7 @@ impl Manager {
 ///
 /// # Errors
 ///
-/// If nothing listens on the port, the answer is not complete after a minute, or it has no HTTP status.
+/// If nothing listens on the port, the answer is not complete after three minutes, or it has no HTTP status.
 pub async fn health(port: u16, path: &str) -> Result<(u16, String)> {
     let started = Instant::now();
     let mut stream =

@@ -18,7 +18,7 @@ use crate::ports::free_ports;
 use crate::process::Program;
 use crate::wait::{Progress, eventually};
 
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// The path of `prometheus` or `promtool`; the package is fetched first where it is missing. Blocks.
 ///

@@ -6,6 +6,7 @@ mod scope;
 mod step;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::plane::ControlPlane;
+use crate::kubectl::apply;
+use crate::plane::{ControlPlane, START_DEADLINE, client_of};
+use crate::wait::{Progress, eventually};
 pub use disruption::{Disruption, Harm};
 use disruption::{Disruptions, expired_watch, refuse};
 pub use scope::{Fault, Scope};
@@ -47,6 +51,19 @@ impl Write {
         step::is_housekeeping(&self.path)
     }
 }
+
+/// The account of [`FaultProxy::administrator`].
+const ADMINISTRATOR: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: administrator, namespace: NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: administrator-NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, namespace: NAMESPACE, name: administrator}]
+";
 
 /// Which requests a refusal is for.
 type Matches = Box<dyn Fn(&Method, &str) -> bool + Send>;
@@ -104,6 +121,24 @@ impl FaultProxy {
     /// Where it listens.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// A kubeconfig that acts through this proxy with an administrator's rights, as an account of its own in this namespace.
+    ///
+    /// # Errors
+    ///
+    /// If the account cannot be made, has no token (see [`ControlPlane::kubeconfig_through`]), or has no rights after five minutes.
+    pub async fn administrator(&self, plane: &ControlPlane, namespace: &str) -> Result<PathBuf> {
+        apply(plane, &ADMINISTRATOR.replace("NAMESPACE", namespace)).await?;
+        let kubeconfig = plane.kubeconfig_through(&self.url(), namespace, "administrator").await?;
+        let namespaces: Api<Namespace> = Api::all(client_of(&kubeconfig).await?);
+        // The API server takes notice of a binding a moment after it was made.
+        eventually("the administrator's rights", START_DEADLINE, || async {
+            namespaces.get(namespace).await?;
+            Ok(Progress::Done(()))
+        })
+        .await?;
+        Ok(kubeconfig)
     }
 
     /// Answers every request with this status (429, 500, …) for a while.

@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn it_returns_what_was_waited_for() {
         let mut looks = 0;
-        let value = eventually("three looks", Duration::from_secs(10), || {
+        let value = eventually("three looks", Duration::from_mins(1), || {
             looks += 1;
             let seen = looks;
             async move {
@@ -143,7 +143,7 @@ mod tests {
         let vitals = Vitals::default();
         vitals.add(well.id(), well.name(), well.log());
         let looked =
-            while_alive(&vitals, "peace", Duration::from_secs(10), || async { Ok(progress(true, "")) });
+            while_alive(&vitals, "peace", Duration::from_mins(1), || async { Ok(progress(true, "")) });
         looked.await.unwrap();
         vitals.add(ill.id(), ill.name(), ill.log());
         let day = Duration::from_hours(24);
@@ -155,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn what_stops_holding_is_noticed() {
         let mut looks = 0;
-        let failed = consistently("peace", Duration::from_secs(10), || {
+        let failed = consistently("peace", Duration::from_mins(1), || {
             looks += 1;
             let holds = looks < 2;
             async move { Ok(progress(holds, "war")) }

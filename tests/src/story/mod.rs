@@ -153,11 +153,11 @@ async fn clean(plane: &ControlPlane, client: &Client, applied: &[PathBuf]) -> Re
             continue;
         }
         seen.push(path);
-        let args = ["delete", "--ignore-not-found", "--timeout=60s", "-f", &path.to_string_lossy()];
+        let args = ["delete", "--ignore-not-found", "--timeout=180s", "-f", &path.to_string_lossy()];
         let output = try_kubectl(&plane.kubeconfig_path(), &args, None).await?;
         ensure!(output.success, "cleaning up {}: {}{}", path.display(), output.stdout, output.stderr);
     }
-    eventually("no Workload is left", Duration::from_mins(1), || async {
+    eventually("no Workload is left", STEP_DEADLINE, || async {
         let left = events::workloads(client).await?;
         Ok(if left.is_empty() {
             Progress::Done(())

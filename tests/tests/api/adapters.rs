@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
@@ -14,8 +13,7 @@ use sluice_api::job::{JobKind, JobView, PodScheduling, PodSetInfo};
 use sluice_jobs::{Patch, Step, ask_controller, observe, start, stop, suspend};
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{nodes, shared};
-
-const DEADLINE: Duration = Duration::from_mins(1);
+use sluice_tests::place::DEADLINE;
 
 /// Jobs of one kind in one namespace.
 struct TestJobs {

@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart};
+use sluice_tests::place::DEADLINE;
 
 fn file(version: &str) -> PathBuf {
     workspace().join(format!("crates/api/tests/data/config/{version}.yaml"))
@@ -175,7 +175,7 @@ async fn a_manager_that_has_not_seen_everything_in_time_ends_and_says_what_is_mi
     // Without CRDs no kind can be listed.
     let limit = json!({"controller": {"cacheSyncTimeout": 1_000_000_000}});
     let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap().with(&limit)).await.unwrap();
-    let status = eventually("the manager to end", Duration::from_mins(1), || {
+    let status = eventually("the manager to end", DEADLINE, || {
         let ended = manager.ended();
         async move { Ok(ended.map_or_else(|| Progress::NotYet("it runs".to_owned()), Progress::Done)) }
     })

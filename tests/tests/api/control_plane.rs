@@ -2,16 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::time::Duration;
-
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, nodes, shared};
-
-const DEADLINE: Duration = Duration::from_mins(1);
+use sluice_tests::place::DEADLINE;
 
 fn job(name: &str, pods: u32, annotations: &serde_json::Value) -> Job {
     let job = json!({

@@ -6,7 +6,6 @@
 mod workloads;
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use http::Request;
@@ -16,6 +15,7 @@ use sluice_api::conversion::{Version, convert};
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
+use sluice_tests::place::DEADLINE;
 
 use workloads::{BREAKERS, Random, valid};
 
@@ -91,7 +91,7 @@ async fn generated_workloads_are_accepted_and_broken_ones_get_the_error() {
     let client = plane.client().await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();
     let sample = in_version(valid(&mut Random(0)), true);
-    eventually("the webhooks to answer", Duration::from_mins(1), || async {
+    eventually("the webhooks to answer", DEADLINE, || async {
         let answer = create(&client, &sample).await;
         Ok(progress(answer.is_ok(), format!("{answer:?}")))
     })

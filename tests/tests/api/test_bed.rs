@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -11,10 +9,9 @@ use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use serde_json::json;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Setup, chart, client_of, kubectl, shared};
+use sluice_tests::place::DEADLINE;
 
 use crate::bed::definitions;
-
-const DEADLINE: Duration = Duration::from_mins(1);
 
 fn map(name: &str) -> ConfigMap {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
@@ -56,11 +53,7 @@ async fn sluices_own_crds_install_without_the_chart() {
 
 async fn through(plane: &ControlPlane, proxy: &FaultProxy, namespace: &str) -> Client {
     plane.make_namespace(namespace).await.unwrap();
-    let admin = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: NS}\n\
-                 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n\
-                 subjects: [{kind: ServiceAccount, namespace: NS, name: default}]\n";
-    kubectl::apply(plane, &admin.replace("NS", namespace)).await.unwrap();
-    client_of(&plane.kubeconfig_through(&proxy.url(), namespace, "default").await.unwrap()).await.unwrap()
+    client_of(&proxy.administrator(plane, namespace).await.unwrap()).await.unwrap()
 }
 
 fn code(error: &kube::Error) -> u16 {

@@ -11,6 +11,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{self, Output, apply, try_kubectl};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
+use sluice_tests::place::DEADLINE;
 
 /// With another holder's lease in force the manager only answers webhooks, and leaves the objects of this test alone.
 const ELSEWHERE: &str = "
@@ -72,7 +73,7 @@ async fn wait_for_webhooks(client: &Client) {
     let params = kube::api::PostParams { dry_run: true, ..kube::api::PostParams::default() };
     let flavor = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "try"}});
     let flavor = serde_json::from_value(flavor).unwrap();
-    eventually("the webhooks to be called", std::time::Duration::from_mins(1), || async {
+    eventually("the webhooks to be called", DEADLINE, || async {
         let made = flavors.create(&params, &flavor).await;
         Ok(progress(made.is_ok(), format!("{made:?}")))
     })

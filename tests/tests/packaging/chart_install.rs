@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::kubectl::{self, Output, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Setup, chart, jobset};
+use sluice_testkit::{ControlPlane, Setup, chart, crds as definitions, jobset};
 use sluice_tests::place::DEADLINE;
 use tokio::sync::OnceCell;
 
@@ -122,6 +122,25 @@ async fn can(plane: &ControlPlane, who: &[&str], what: &[&str]) -> bool {
     output.stdout.trim() == "yes"
 }
 
+/// A user has these rights, and the others not. What is allowed comes first: the controller that aggregates roles, and the API server, take notice of
+/// a role or a binding a moment later.
+async fn has_rights(plane: &ControlPlane, user: &str, rights: &[(String, bool)]) {
+    let asked = async |what: &str| {
+        let words: Vec<&str> = what.split(' ').collect();
+        can(plane, &["--as", user], &words).await
+    };
+    for (what, _) in rights.iter().filter(|(_, allowed)| *allowed) {
+        eventually(&format!("{user} may {what}"), DEADLINE, || async {
+            Ok(progress(asked(what).await, "not allowed"))
+        })
+        .await
+        .unwrap();
+    }
+    for (what, _) in rights.iter().filter(|(_, allowed)| !*allowed) {
+        assert!(!asked(what).await, "{user} may {what}");
+    }
+}
+
 #[tokio::test]
 async fn people_have_the_rights_of_their_roles_and_none_may_admit_itself() {
     let plane = &installed().await.plane;
@@ -153,15 +172,10 @@ async fn people_have_the_rights_of_their_roles_and_none_may_admit_itself() {
         ("carol", "create jobs", false),
         ("carol", "get clusterqueues", false),
     ];
-    for (user, what, allowed) in expected {
-        let what: Vec<&str> = what.split(' ').chain(["-n", "people"]).collect();
-        // The controller that aggregates roles may take a moment.
-        let mut can_now = can(plane, &["--as", user], &what).await;
-        let patience = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while can_now != allowed && std::time::Instant::now() < patience {
-            can_now = can(plane, &["--as", user], &what).await;
-        }
-        assert_eq!(can_now, allowed, "{user}: {what:?}");
+    for user in ["alice", "bob", "carol"] {
+        let rights = expected.iter().filter(|(who, ..)| *who == user);
+        let rights = rights.map(|(_, what, allowed)| (format!("{what} -n people"), *allowed));
+        has_rights(plane, user, &rights.collect::<Vec<_>>()).await;
     }
 }
 
@@ -193,10 +207,8 @@ async fn the_manager_reaches_its_own_objects_and_no_secrets_of_others() {
         ("create subjectaccessreviews", true),
         ("escalate clusterroles", false),
     ];
-    for (what, allowed) in expected {
-        let words: Vec<&str> = what.split(' ').collect();
-        assert_eq!(can(plane, &["--as", &account], &words).await, allowed, "{what}");
-    }
+    let rights = expected.map(|(what, allowed)| (what.to_owned(), allowed));
+    has_rights(plane, &account, &rights).await;
 }
 
 #[tokio::test]
@@ -259,6 +271,7 @@ async fn helm_adopts_crds_and_objects_that_are_there_already() {
     let plane = ControlPlane::builder().start().await.unwrap();
     let crds = workspace().join("config/crd").display().to_string();
     kubectl(&plane, &["apply", "--server-side", "-k", &crds]).await.unwrap();
+    definitions::wait_until_served(&plane.client().await.unwrap(), definitions::own()).await.unwrap();
     let flavor = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: before}\n";
     kubectl::apply(&plane, flavor).await.unwrap();
 

@@ -5,15 +5,19 @@
 
 pub mod kueue;
 
+use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart, crds};
+use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, chart, crds};
+use sluice_tests::place::DEADLINE;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -26,17 +30,17 @@ const REMOVED: [&[&str]; 3] = [
     &["delete", "apiservice", "v1beta1.visibility.kueue.x-k8s.io"],
 ];
 
-async fn command(plane: &ControlPlane, args: &[&str]) -> Command {
+async fn command(kubeconfig: &Path, args: &[&str]) -> Command {
     let program = tokio::task::spawn_blocking(binary).await.unwrap().unwrap();
     let mut command = Command::new(program);
-    command.arg("migrate").args(args).arg("--kubeconfig").arg(plane.kubeconfig_path());
+    command.arg("migrate").args(args).arg("--kubeconfig").arg(kubeconfig);
     command.env_remove("KUBECONFIG").stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 
 /// The exit code and what was printed.
 async fn migrate(plane: &ControlPlane, args: &[&str]) -> (i32, String) {
-    let output = command(plane, args).await.output().await.unwrap();
+    let output = command(&plane.kubeconfig_path(), args).await.output().await.unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap() + &error)
 }
@@ -190,9 +194,18 @@ fn mapped(mut all: Value) -> Value {
     all
 }
 
-/// Kills the step in the middle of the Workloads.
+/// Kills the step in the middle of the Workloads: it cannot finish before, however late the signal comes, because the others are refused.
 async fn interrupted(plane: &ControlPlane) {
-    let mut command = command(plane, &["storage", "--page-size", "1"]).await;
+    let proxy = FaultProxy::start(plane).await.unwrap();
+    let kubeconfig = proxy.administrator(plane, chart::NAMESPACE).await.unwrap();
+    let rewritten = AtomicU32::new(0);
+    let refused = move |method: &Method, path: &str| {
+        method == Method::PATCH
+            && path.contains("/workloads/")
+            && rewritten.fetch_add(1, Ordering::Relaxed) > WORKLOADS / 2
+    };
+    proxy.refuse_matching(403, Duration::from_mins(30), refused).unwrap();
+    let mut command = command(&kubeconfig, &["storage", "--page-size", "1"]).await;
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let some = async {
@@ -203,8 +216,9 @@ async fn interrupted(plane: &ControlPlane) {
         }
         false
     };
-    assert!(tokio::time::timeout(Duration::from_mins(1), some).await.unwrap(), "it came to the Workloads");
-    child.kill().await.unwrap();
+    assert!(tokio::time::timeout(DEADLINE, some).await.unwrap(), "it came to the Workloads");
+    // It may have ended.
+    let _ = child.kill().await;
     assert_eq!(stored_versions(plane, "workloads").await, r#"["v1beta1","v1beta2"]"#, "not cleaned up early");
     assert_eq!(stored_versions(plane, "clusterqueues").await, r#"["v1beta2"]"#, "finished before");
 }

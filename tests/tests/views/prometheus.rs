@@ -80,7 +80,7 @@ fn rules(plane: &ControlPlane, objects: &BTreeMap<String, Vec<Value>>) -> (PathB
         // What was reserved before counts as lately for a moment only.
         let total = "kueue_quota_reserved_workloads_total";
         let moment = |text: &str| {
-            text.replace(&format!("{total}[5m]"), &format!("{total}[5s]")).replace("offset 5m", "offset 5s")
+            text.replace(&format!("{total}[5m]"), &format!("{total}[15s]")).replace("offset 5m", "offset 15s")
         };
         rule["expr"] = json!(moment(rule["expr"].as_str().unwrap()));
     }
@@ -252,8 +252,11 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     let api_server = url.trim_start_matches("https://");
     let manager = Manager::start(&plane, setup).await.unwrap();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
-    let every = json!({"scrape_interval": "1s", "evaluation_interval": "1s"});
-    let jobs = json!([scrape_job("sluice", &manager_address, &token), scrape_job("api", api_server, &token)]);
+    // A scrape fails when it takes longer than the interval, and that of the API server takes longest.
+    let every = json!({"scrape_interval": "3s", "evaluation_interval": "1s"});
+    let mut jobs =
+        json!([scrape_job("sluice", &manager_address, &token), scrape_job("api", api_server, &token)]);
+    jobs[1]["scrape_interval"] = json!("5s");
     let configuration = json!({"global": every, "rule_files": [rules], "scrape_configs": jobs});
     let prometheus = Prometheus::start(&plane, &configuration).await.unwrap();
     targets_are_up(&prometheus).await;

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_user_has_one_turn_at_a_time_and_others_have_theirs() {
-        let rate = Rate { burst: 2, per_second: 1 };
+        let rate = Rate { burst: 2, per_second: 0 };
         let turns = OneEach::new("simulations", rate, Rate { burst: 100, per_second: 1 });
         let first = turns.take("bob").unwrap();
         assert!(matches!(turns.take("bob"), Err(Refusal::TooMany(why)) if why.contains("simulations")));

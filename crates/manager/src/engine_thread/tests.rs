@@ -11,6 +11,8 @@ use crate::supervise::tests::supervisor;
 
 /// What the stand-in calls scheduling takes so long.
 const SCHEDULING: Duration = Duration::from_hours(1);
+/// Until the engine's thread has said something: a busy machine may let it wait.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Says each applied input as a log effect, and panics on an object named `poison`.
 #[derive(Default)]
@@ -121,7 +123,7 @@ impl Fixture {
     }
 
     fn next(&self) -> String {
-        self.tape.recv_timeout(Duration::from_secs(10)).unwrap()
+        self.tape.recv_timeout(PATIENCE).unwrap()
     }
 }
 
@@ -225,7 +227,7 @@ async fn between_pages_inputs_are_taken_in_and_cycles_run() {
         }
         !machine.aside.is_empty() && machine.said.is_empty()
     });
-    let pages = tokio::time::timeout(Duration::from_secs(10), pages).await.unwrap();
+    let pages = tokio::time::timeout(PATIENCE, pages).await.unwrap();
     assert!(pages > Some(1), "{pages:?}");
     assert_eq!(fixture.next(), "0F aside a");
 }
@@ -240,7 +242,7 @@ async fn pages_are_turned_however_many_inputs_come() {
         *pages += 1;
         *pages == 1_000
     });
-    assert_eq!(tokio::time::timeout(Duration::from_secs(10), pages).await.unwrap(), Some(1_000));
+    assert_eq!(tokio::time::timeout(PATIENCE, pages).await.unwrap(), Some(1_000));
 }
 
 #[tokio::test]
@@ -253,9 +255,7 @@ async fn a_question_that_was_given_up_is_not_gone_on_with() {
     });
     tokio::time::timeout(Duration::from_millis(1), pages).await.unwrap_err();
     // The page, and all that it holds, is dropped.
-    assert!(
-        receiver.recv_timeout(Duration::from_secs(10)).is_err_and(|e| e == RecvTimeoutError::Disconnected)
-    );
+    assert!(receiver.recv_timeout(PATIENCE).is_err_and(|e| e == RecvTimeoutError::Disconnected));
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Outlet for Writes {
 /// The next write of that purpose. It is far from the two hours after which the machine's clock has caught up.
 fn next(writes: &Receiver<(EffectId, Purpose)>, wanted: Purpose) -> EffectId {
     loop {
-        let (id, purpose) = writes.recv_timeout(Duration::from_secs(30)).unwrap();
+        let (id, purpose) = writes.recv_timeout(Duration::from_mins(1)).unwrap();
         if purpose == wanted {
             return id;
         }

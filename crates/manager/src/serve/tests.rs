@@ -1,5 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "a test ends with its tasks")]
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::routing::{get, post};
@@ -118,11 +119,15 @@ async fn what_is_being_answered_never_gives_way_and_never_more_than_so_many_at_o
     assert_eq!(most.load(Ordering::SeqCst), 3);
 }
 
+fn endless() -> Body {
+    Body::from_stream(futures::stream::repeat_with(|| Ok::<_, Infallible>(vec![0_u8; 1 << 16])))
+}
+
 #[tokio::test]
 async fn each_step_must_be_done_in_its_time() {
     let echo = Router::new()
         .route("/", post(|body: String| async { body }))
-        .route("/much", get(|| async { vec![0_u8; 64 << 20] }));
+        .route("/much", get(|| async { endless() }));
     let quick = |change: fn(&mut Patience)| {
         let mut patience = patience();
         change(&mut patience);
@@ -139,9 +144,12 @@ async fn each_step_must_be_done_in_its_time() {
     let (address, _sending) = quick(|p| p.sending = SHORT).await;
     let mut stream = connect(address).await;
     stream.write_all(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    tokio::time::sleep(SHORT * 3).await;
-    let answer = said(&mut stream, b"").await;
-    assert!(!answer.is_empty() && answer.len() < 60 << 20, "{} bytes", answer.len());
+    let (mut piece, mut bytes) = (vec![0; 1 << 16], 0);
+    // The answer has no end: only the server can end the connection.
+    while let Ok(more @ 1..) = stream.read(&mut piece).await {
+        bytes += more;
+    }
+    assert!(bytes > 0);
 }
 
 #[tokio::test]
@@ -175,5 +183,5 @@ async fn a_stopped_server_finishes_what_it_answers_and_takes_no_more() {
     stopper.stop();
     assert_eq!(said(&mut idle, b"").await, "");
     let refused = async { while TcpStream::connect(address).await.is_ok() {} };
-    tokio::time::timeout(GRACE * 2, refused).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(1), refused).await.unwrap();
 }

@@ -8,6 +8,7 @@ use sluice_engine::{Name, WorkloadKey};
 use super::attempts::Attempts;
 use super::stand_in::StandIn;
 use super::*;
+use crate::fake_api;
 use crate::metrics;
 use crate::metrics::registry::Role;
 use crate::shutdown::Stopper;
@@ -299,8 +300,7 @@ async fn the_leader_s_attempts_reach_the_collector_and_a_follower_s_do_not() {
 
 #[tokio::test]
 async fn a_collector_that_is_down_costs_its_traces_and_no_time_at_the_end() {
-    // Nothing listens on a port that was just given back.
-    let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let (_held, port) = fake_api::refusing_port();
     let (traces, exporting, registry, stopper) = sending(port, 2);
     for number in 0..500 {
         put(&traces, &number.to_string(), true);

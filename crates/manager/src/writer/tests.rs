@@ -218,7 +218,12 @@ async fn writes_that_pause_do_not_hold_up_others() {
         writer.write(0, request(id, &format!("dead-{id}")));
     }
     writer.write(0, request(dead, "live"));
-    assert_eq!(answered.recv().await.unwrap(), (dead, true), "the others are tried again for a second");
+    // Each of the others is tried again for a second: on a slow machine the first ones may have failed by then.
+    let mut failed = 0;
+    while answered.recv().await.unwrap() != (dead, true) {
+        failed += 1;
+        assert!(failed <= limit, "it waits for those that pause");
+    }
     assert_eq!(traffic.limit(), limit, "a server that fails is not a crowded one");
     writer.abandon();
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
@@ -273,9 +278,20 @@ async fn writes_that_hang_leave_places_to_others() {
         let object = ObjectRef::namespaced(Kind::Workload, "dead", format!("w{id}").as_str());
         writer.write(0, WriteRequest { object, ..request(id, "") });
     }
+    let mut given_up = 0;
     for id in 100..200 {
         writer.write(0, request(id, &format!("live-{id}")));
-        assert_eq!(answered.recv().await.unwrap(), (id, true), "a webhook of theirs does not answer");
+        loop {
+            let (next, done) = answered.recv().await.unwrap();
+            assert_eq!(done, next >= 100, "a webhook of theirs does not answer");
+            if done {
+                assert_eq!(next, id);
+                break;
+            }
+            // Those that hang are given up after two seconds.
+            given_up += 1;
+            assert!(given_up <= 100 - limit, "they wait for those that hang");
+        }
     }
     assert!(traffic.limit() >= limit, "nor is it the API server that has too much to do");
     writer.abandon();

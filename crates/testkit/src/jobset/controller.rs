@@ -25,7 +25,7 @@ use crate::vital::VITALS;
 use crate::wait::{Progress, eventually, progress};
 
 /// How long it may take until it answers as a webhook.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(3);
 
 /// The CustomResourceDefinition of JobSets; builds the controller first where it is missing.
 ///

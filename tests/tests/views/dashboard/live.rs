@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use sluice_testkit::browser::{Page, Scheme};
+use sluice_testkit::browser::{PATIENCE, Page, Scheme};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::DEADLINE;
 
@@ -13,9 +13,10 @@ use super::{go, opened, shows};
 
 /// Waits until a script gives true.
 async fn until(page: &mut Page, script: &str) {
+    let patience = PATIENCE.as_millis();
     let wait = format!(
         "(async () => {{
-            const until = performance.now() + 60000;
+            const until = performance.now() + {patience};
             while (!({script})) {{
                 if (performance.now() > until) return document.body.innerText.slice(0, 2000);
                 await new Promise(requestAnimationFrame);

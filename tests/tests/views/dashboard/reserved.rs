@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_testkit::assets;
-use sluice_testkit::browser::Scheme;
+use sluice_testkit::browser::{PATIENCE, Scheme};
 
 use super::mock::{Fault, serve};
 use super::{go, open_file, opened, shows};
@@ -10,7 +10,8 @@ use crate::browser::simulate;
 
 /// Of each reservation that is drawn, the class of what comes after it in its row.
 const RESERVED: &str = "(async () => {
-    for (let picture = 0; picture < 600 && !document.querySelector('.row .reserved'); picture += 1) await new Promise(requestAnimationFrame);
+    const until = performance.now() + PATIENCE;
+    while (performance.now() < until && !document.querySelector('.row .reserved')) await new Promise(requestAnimationFrame);
     return [...document.querySelectorAll('.row .reserved')].map((one) => one.nextElementSibling?.getAttribute('class') ?? null);
 })()";
 
@@ -26,7 +27,7 @@ async fn a_report_shows_who_has_quota_and_waits_for_checks() {
     page.run(&open_file(&report)).await.unwrap();
     shows(&mut page, "jobs").await;
     // A reservation is drawn before each bar that waited for it, and its tip says when it began.
-    let drawn = page.run(RESERVED).await.unwrap();
+    let drawn = page.run(&RESERVED.replace("PATIENCE", &PATIENCE.as_millis().to_string())).await.unwrap();
     let drawn = drawn.as_array().unwrap();
     assert!(!drawn.is_empty(), "no reservation is drawn");
     for end in drawn {

@@ -136,17 +136,24 @@ async fn what_is_refused_or_never_answered_is_reported_and_the_rest_is_there() {
         }
         cluster(&uri, |_| failed(403, "Forbidden"))
     });
-    let reads = Reads::within(client, Duration::from_millis(500), SMALL, Slots::new(1, 1));
-    let live = reads.world(Extent::Around { namespace: "a", local_queue: "lq", room: true }, &[]).await;
-    let unread: Vec<_> = live.unread.iter().map(|unread| (unread.what, unread.why.as_str())).collect();
-    assert_eq!(
-        unread,
-        [
+    let mut within = Duration::from_millis(500);
+    let live = loop {
+        let reads = Reads::within(client.clone(), within, SMALL, Slots::new(1, 1));
+        let live = reads.world(Extent::Around { namespace: "a", local_queue: "lq", room: true }, &[]).await;
+        let unread: Vec<_> = live.unread.iter().map(|unread| (unread.what, unread.why.as_str())).collect();
+        let late = format!("the objects could not be read within {within:?}");
+        let expected = [
             ("nodes", "reading /api/v1/nodes: Forbidden"),
-            ("workloads", "the objects could not be read within 500ms"),
-            ("provisioningrequests", "the objects could not be read within 500ms"),
-        ]
-    );
+            ("workloads", late.as_str()),
+            ("provisioningrequests", late.as_str()),
+        ];
+        // On a busy machine what is answered may be late, too.
+        if unread == expected {
+            break live;
+        }
+        assert!(within < Duration::from_secs(30), "{unread:?}");
+        within *= 10;
+    };
     assert!(live.objects.iter().any(|manifest| manifest.kind == Kind::ClusterQueue));
 }
 

@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::certs::material::{Material, Renewal, renew};
 use crate::certs::server::TlsOptions;
+use crate::fake_api::refusing_port;
 use crate::metrics::{self, registry::Role};
 use crate::serve::connections::Patience;
 use crate::serve::{Bounds, Tls, serve};
@@ -285,7 +286,7 @@ async fn a_store_that_never_answers_or_is_not_there_is_given_up_on() {
     bed.write(NAME, "{}\n");
     let why = bed.send().await.unwrap_err();
     assert!(matches!(&why, SendError::Unavailable(why) if why.ends_with("no answer within 50ms")), "{why}");
-    drop(listener);
+    let (_held, port) = refusing_port();
     let why = Bed::why(port).await;
     assert!(matches!(&why, SendError::Unavailable(why) if why.contains("connecting")), "{why}");
 }

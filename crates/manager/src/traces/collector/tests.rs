@@ -9,6 +9,7 @@ use super::super::stand_in::StandIn;
 use super::*;
 use crate::certs::material::{Material, Renewal, renew};
 use crate::certs::server::TlsOptions;
+use crate::fake_api::refusing_port;
 use crate::serve::Tls;
 
 fn section(endpoint: String) -> config::Tracing {
@@ -117,7 +118,7 @@ async fn a_collector_that_is_down_or_never_answers_is_given_up_on() {
     silent.timeout = Duration::from_millis(50);
     let error = silent.send(&nothing()).await.unwrap_err();
     assert!(matches!(error, SendError::Timeout(..)) && error.is_transient(), "{error}");
-    drop(listener);
+    let (_held, port) = refusing_port();
     let error = collector(port).send(&nothing()).await.unwrap_err();
     assert!(matches!(error, SendError::Connect(..)) && error.is_transient(), "{error}");
 }

@@ -11,7 +11,7 @@ use crate::engine_thread::{Outlet, start};
 use crate::shutdown::pair;
 use crate::supervise::tests::supervisor;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Passes on the news, and nothing else.
 struct News(Arc<Notify>);
