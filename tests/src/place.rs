@@ -428,25 +428,27 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
     });
     let object: DynamicObject = serde_json::from_value(object).context("reading an object")?;
     let params = PostParams::default();
-    answered(&format!("making one of {kind}"), || api.create(&params, &object)).await
+    answered(&format!("making one of {kind}"), || api.create(&params, &object)).await?;
+    Ok(())
 }
 
 /// Repeats a write as a user does while a webhook does not answer: after the manager was killed, the API server still sends a first request on
-/// its connection to the dead one. Such a write was not carried out.
+/// its connection to the dead one. Such a write was not carried out. The answer of the last try.
 ///
 /// # Errors
 ///
 /// If the API server cannot be reached or refuses the write, or a webhook still does not answer after three minutes ([`DEADLINE`]).
-pub async fn answered<T, F>(what: &str, write: impl Fn() -> F) -> Result<()>
+pub async fn answered<T, E, F>(what: &str, write: impl Fn() -> F) -> Result<T>
 where
-    F: Future<Output = kube::Result<T>>,
+    E: Into<anyhow::Error>,
+    F: Future<Output = Result<T, E>>,
 {
     let written = eventually(what, DEADLINE, || async {
-        Ok(match write().await {
-            Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => {
-                Progress::NotYet(status.message)
-            }
-            other => Progress::Done(other.map(drop)),
+        let answer: Result<T> = write().await.map_err(Into::into);
+        let unanswered = answer.as_ref().err().map(|error| format!("{error:#}"));
+        Ok(match unanswered.filter(|why| why.contains("failed calling webhook")) {
+            Some(why) => Progress::NotYet(why),
+            None => Progress::Done(answer),
         })
     });
     written.await?.with_context(|| what.to_owned())

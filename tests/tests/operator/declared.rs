@@ -264,10 +264,9 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
 
     // An object that cannot be read gets a reason, and does not run.
     let broken = errands(&place.client, NAME);
-    let mut object: DynamicObject = make(&place, "broken").await;
-    object.data["spec"]["workers"] = json!("many");
-    object.metadata.managed_fields = None;
-    broken.replace("broken", &PostParams::default(), &object).await.unwrap();
+    make(&place, "broken").await;
+    let many = Patch::Merge(json!({"spec": {"workers": "many"}}));
+    broken.patch("broken", &PatchParams::default(), &many).await.unwrap();
     place.wait_for_event("Errand/broken", "ErrWorkloadCompose", "must be an integer").await.unwrap();
     wait_until_on(&place, "broken", None).await;
     delete(&place, "broken").await;

@@ -163,8 +163,11 @@ async fn shrinks(ray: &Elastic<'_>) {
     ray.place.wait_for_counts([1, 1, 1]).await.unwrap();
     let gone = ray.workers("small", "runs").await;
     ray.scale(0, 2, &gone[..2]).await;
-    ray.wait_until(&slices("1+2+1 runs"), [4, 0], 7).await;
+    slices::wait_for(ray.place, NAME, &slices("1+2+1 runs")).await;
+    wait_for_pods(ray.place, PODS, 4, 0).await;
     ray.place.wait_until("other", true).await.unwrap();
+    ray.place.wait_for_counts([0, 2, 2]).await.unwrap();
+    wait_for_usage(ray.place, 7).await;
     ray.place.delete_job("other").await.unwrap();
     wait_for_usage(ray.place, 5).await;
     // With an autoscaler KubeRay ends only the pods that this one names.

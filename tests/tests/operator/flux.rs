@@ -81,17 +81,18 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str, size
     assert_eq!([&job["spec"]["parallelism"], &job["spec"]["completions"]], [size, size]);
 }
 
-/// Waits until its Job is suspended and has no pods.
+/// Waits until its Job is suspended and has no pods, and nothing of an admission is left in its template, which is written after that.
 async fn wait_until_it_waits(place: &Place<'_>, name: &str) {
     eventually(&format!("{}/{name} to wait", place.name), DEADLINE, || async {
-        let suspended = place.suspended(name).await?;
+        let job = serde_json::to_value(place.jobs().get(name).await?)?;
+        let (suspended, selector) =
+            (&job["spec"]["suspend"], job["spec"]["template"]["spec"].get("nodeSelector"));
         let left = pods(place, name).await.len();
-        Ok(progress(suspended && left == 0, format!("suspended: {suspended}, {left} pods")))
+        let waits = *suspended == true && selector.is_none() && left == 0;
+        Ok(progress(waits, format!("suspended: {suspended}, for nodes {selector:?}, {left} pods")))
     })
     .await
     .unwrap();
-    let job = job(place, name).await;
-    assert_eq!(job["spec"]["template"]["spec"].get("nodeSelector"), None, "nothing of an admission is left");
 }
 
 /// The plugin takes its name for that of its Job.

@@ -104,7 +104,9 @@ async fn end(place: &Place<'_>, jobset: &str, group: &str, phase: &str) -> usize
     let selector =
         format!("jobset.sigs.k8s.io/jobset-name={jobset},jobset.sigs.k8s.io/replicatedjob-name={group}");
     let pods = place.pods_with(&selector).await.unwrap();
-    let open = pods.iter().filter(|pod| pod["status"]["phase"] == "Running");
+    let open = pods
+        .iter()
+        .filter(|pod| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null());
     let names: Vec<_> = open.filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
     for name in &names {
         let ended = Patch::Merge(json!({"status": {"phase": phase}}));
@@ -127,15 +129,23 @@ async fn a_jobset_that_is_preempted_between_two_groups_goes_on_with_the_second()
         status.replicated_jobs_status.iter().find(|group| group.name == name).cloned().unwrap_or_default()
     };
     wait(&place, "train", "its first group runs", |s| group_of(s, "first").ready == 1).await;
-    // The group ends, and at once the urgent job asks for all there is. Pods that end once the stop has deleted them have not succeeded.
+    // The group ends, and then the urgent job asks for all there is. Pods that are not counted when the stop deletes them have not succeeded.
     assert_eq!(succeed(&place, "train", "first").await, 2);
+    eventually("the pods of the first group to be counted", DEADLINE, || async {
+        let succeeded = place.jobs().get("train-first-0").await?.status.and_then(|status| status.succeeded);
+        Ok(progress(succeeded == Some(2), format!("{succeeded:?}")))
+    })
+    .await
+    .unwrap();
     place.make_urgent("between", 6).await.unwrap();
     place.wait_for_condition("train", "Evicted", "True/Preempted").await.unwrap();
     place.wait_until("urgent", true).await.unwrap();
     place.wait_for_condition("train", "QuotaReserved", "False").await.unwrap();
-    let status =
-        wait(&place, "train", "its first group is over", |s| group_of(s, "first").succeeded == 1).await;
-    assert_eq!((group_of(&status, "second").active, succeed(&place, "train", "second").await), (0, 0));
+    wait(&place, "train", "its first group is over, and its second one is stopped", |s| {
+        group_of(s, "first").succeeded == 1 && group_of(s, "second").active == 0
+    })
+    .await;
+    assert_eq!(succeed(&place, "train", "second").await, 0);
 
     place.delete_job("urgent").await.unwrap();
     wait(&place, "train", "its second group runs", |s| group_of(s, "second").ready == 2).await;

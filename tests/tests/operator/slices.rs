@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use sluice_testkit::wait::{consistently, eventually, progress};
@@ -61,20 +62,21 @@ pub async fn standing(place: &Place<'_>, job: &str, stands: &str) -> Value {
 }
 
 /// How many processors the ClusterQueue says are reserved, and are used, in both flavors together.
-async fn used(place: &Place<'_>) -> [u64; 2] {
-    let status = place.cluster_queues().get(&place.name).await.unwrap().data["status"].clone();
-    ["flavorsReservation", "flavorsUsage"].map(|field| {
+async fn used(place: &Place<'_>) -> Result<[u64; 2]> {
+    let status = place.cluster_queues().get(&place.name).await?.data["status"].clone();
+    Ok(["flavorsReservation", "flavorsUsage"].map(|field| {
         let flavors = status[field].as_array().into_iter().flatten();
         let resources = flavors.flat_map(|flavor| flavor["resources"].as_array().into_iter().flatten());
         let of_cpu = resources.filter(|resource| resource["name"] == "cpu");
         of_cpu.map(|cpu| cpu["total"].as_str().map_or(0, |total| total.parse().unwrap())).sum()
-    })
+    }))
 }
 
-/// Waits until the ClusterQueue counts so many processors, and looks whether that lasts.
+/// Waits until the ClusterQueue counts so many processors, and looks whether that lasts. If it counted as many before, and fewer or more in between,
+/// the caller waits for other counts of the same status first: an older status would be taken for the new one.
 pub async fn wait_for_usage(place: &Place<'_>, cpu: u64) {
     let counted = || async {
-        let used = used(place).await;
+        let used = used(place).await?;
         Ok(progress(used == [cpu; 2], format!("{used:?}")))
     };
     let what = format!("{cpu} processors of {} to be used", place.name);

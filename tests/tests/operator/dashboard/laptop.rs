@@ -138,7 +138,7 @@ async fn no_script_of_others_runs(page: &mut Page) {
         add('script', { textContent: 'window.ran = 1' });
         add('script', { src: 'data:text/javascript,window.ran=2' });
         add('iframe', { src: 'data:text/html,x' });
-        const until = performance.now() + 30000;
+        const until = performance.now() + 180000;
         while (blocked.length < 3 && performance.now() < until) await new Promise(requestAnimationFrame);
         return [...blocked.sort(), window.ran ?? null];
     })()";

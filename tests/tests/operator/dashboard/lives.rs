@@ -39,7 +39,7 @@ pub async fn an_attempt_that_is_over(address: &str, token: &str, plane: &Control
     runs(&team).await;
     // The page hears of it without being touched.
     let both = "(async () => {
-        const until = performance.now() + 60000;
+        const until = performance.now() + 180000;
         while ([...document.querySelectorAll('ol.events .what')].filter((one) => one.textContent === 'started').length < 2) {
             if (performance.now() > until) return document.body.innerText.slice(0, 2000);
             await new Promise(requestAnimationFrame);

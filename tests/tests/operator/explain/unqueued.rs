@@ -14,12 +14,14 @@ const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
 async fn a_question_about_a_job_of_a_jobset_leads_to_what_lets_it_run() {
     let place = Place::new(bed().await.plane, "explain-part", 4).await.unwrap();
     patch(&place.local_queues(), "lq", json!({"spec": {"stopPolicy": "Hold"}})).await.unwrap();
+    place.wait_for_queue(&place.local_queues(), "lq", "False/Stopped").await.unwrap();
     let workers = json!({"name": "workers", "template": {"spec": job("none", "lq", 1, 1, 3_600)["spec"]}});
     let set = json!({
         "metadata": {"name": "set", "labels": {QUEUE_NAME: "lq"}}, "spec": {"replicatedJobs": [workers]},
     });
     let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
     jobsets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    place.wait_for_condition("set", "QuotaReserved", "False").await.unwrap();
     // Its controller makes the Job, which waits with it. A queue of its own, which it does not name, is not asked for.
     let part = found(&place, "set-workers-0", &["PartOfAnother"]).await;
     let whole = follow(&place, remedy(&part, "ask about the jobset set")).await;

@@ -169,6 +169,7 @@ async fn a_job_whose_pods_are_refused_runs_when_the_quota_of_its_namespace_takes
     .await
     .unwrap();
     place.job("mine", "lq", 1).await.unwrap();
+    place.wait_for_event("Job/mine", "FailedCreate", "exceeded quota: none").await.unwrap();
     let answer = found(&place, "mine", &["PodsMissing", "PodsNotReady"]).await;
     let described =
         follow(&place, remedy(&answer, "find out why the controller of the job does not make its pods"))

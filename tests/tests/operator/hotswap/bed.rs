@@ -11,6 +11,7 @@ use sluice_testkit::{
     Complete, ControlPlane, Manager, Setup, assets, autoscaler, chart, crds, kubectl, workloads,
 };
 pub use sluice_tests::place::DEADLINE;
+use sluice_tests::place::answered;
 use tokio::sync::{Mutex, OnceCell};
 
 /// The label that makes pools.
@@ -99,7 +100,7 @@ impl World {
                 .split("\n---\n")
                 .filter(|node| number < pools || !node.contains(&format!("{POOL}: {name}-{}\n", number + 1)));
             let text = nodes.collect::<Vec<_>>().join("\n---\n");
-            kubectl::apply(world.plane, &world.own(&text)).await.unwrap();
+            world.apply(&world.own(&text)).await;
         }
         // Work that starts while a pool is not well keeps off it for good.
         let own = format!("cloud.google.com/gke-tpu-accelerator={name}");
@@ -109,7 +110,7 @@ impl World {
             .own(&manifest("queues.yaml"))
             .replace("nominalQuota: 32", &format!("nominalQuota: {chips}"))
             .replace("spec:\n  resourceGroups", "spec:\n  namespaceSelector: {}\n  resourceGroups");
-        kubectl::apply(world.plane, &queues).await.unwrap();
+        world.apply(&queues).await;
         world
     }
 
@@ -133,13 +134,18 @@ impl World {
                 &format!("{metadata}            annotations: {{sluice.dev/run-seconds: \"3600\"}}\n"),
             )
             .replacen("metadata:\n", &format!("metadata:\n  namespace: {}\n", self.name), 1);
-        kubectl::apply(self.plane, &self.own(&text)).await.unwrap();
+        self.apply(&self.own(&text)).await;
     }
 
-    /// What kubectl says in this namespace.
+    /// Applies manifests, although other tests kill the manager, whose webhooks then do not answer.
+    pub async fn apply(&self, manifests: &str) {
+        answered("kubectl apply", || kubectl::apply(self.plane, manifests)).await.unwrap();
+    }
+
+    /// What kubectl says in this namespace, once the webhooks of what it writes answer.
     pub async fn kubectl(&self, args: &[&str]) -> String {
         let all: Vec<&str> = ["-n", self.name].iter().chain(args).copied().collect();
-        kubectl::kubectl(self.plane, &all).await.unwrap()
+        answered(&format!("kubectl {args:?}"), || kubectl::kubectl(self.plane, &all)).await.unwrap()
     }
 
     /// The objects of a kind here that these parameters select.

@@ -2,7 +2,6 @@
 
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use sluice_testkit::kubectl;
 use sluice_testkit::wait::{eventually, progress};
 
 use super::bed::{DEADLINE, HIGH, LOW, POOL, World};
@@ -53,7 +52,7 @@ async fn work_keeps_off_nodes_whose_maintenance_is_announced() {
                     "resources": {"limits": {"google.com/tpu": 4}}}]}}}})
     };
     for (name, deadline) in [("unknown", None), ("short", Some(3_600))] {
-        kubectl::apply(world.plane, &job(name, deadline).to_string()).await.unwrap();
+        world.apply(&job(name, deadline).to_string()).await;
         world.reported(name, "Admitted", "Admitted").await;
     }
     eventually("the Jobs to be started", DEADLINE, || async {
