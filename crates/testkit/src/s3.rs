@@ -16,7 +16,7 @@ use crate::process::Program;
 use crate::wait::{Progress, eventually};
 
 /// How long it may take until it listens.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(3);
 
 /// The key that it takes.
 pub const KEY: &str = "journal";

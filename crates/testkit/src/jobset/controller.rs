@@ -25,7 +25,7 @@ use crate::vital::VITALS;
 use crate::wait::{Progress, eventually, progress};
 
 /// How long it may take until it answers as a webhook.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(3);
 
 /// The CustomResourceDefinition of JobSets; builds the controller first where it is missing.
 ///
@@ -62,7 +62,7 @@ impl Controller {
     /// # Errors
     ///
     /// As [`install_crd`]; and if no ports are free, a file of the controller cannot be written, its webhooks are refused, or it ends or its
-    /// webhooks do not fill in a JobSet within a minute.
+    /// webhooks do not fill in a JobSet within three minutes.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let client = plane.client().await?;
         install_crd(&client).await?;
