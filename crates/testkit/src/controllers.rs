@@ -27,7 +27,7 @@ pub const TOOLS: [Tool; 6] = [
 ];
 
 /// How long it may take until they are at work.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(3);
 
 /// The CustomResourceDefinitions of a program's kinds. They are beside the program.
 ///

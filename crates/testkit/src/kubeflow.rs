@@ -21,8 +21,8 @@ const WEBHOOKS: &str = "validator.training-operator.kubeflow.org";
 ///
 /// # Errors
 ///
-/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within a
-/// minute.
+/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within
+/// three minutes.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let (mut controllers, port) =
         Controllers::start_with_webhooks(plane, Tool::KubeflowControllers, "kubeflow").await?;

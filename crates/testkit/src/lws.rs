@@ -27,8 +27,8 @@ const VALIDATOR: &str = "lws-validating-webhook-configuration";
 ///
 /// # Errors
 ///
-/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within a
-/// minute.
+/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within
+/// three minutes.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let folder = plane.folder().join("lws");
     fs::create_dir_all(&folder).context("making the folder of the LeaderWorkerSets' webhooks")?;

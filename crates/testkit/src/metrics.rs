@@ -1,5 +1,7 @@
 //! Scraping a manager as Prometheus does: over TLS, with the token of an account that may read `/metrics`.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use kube::{Client, Config};
 use tokio::sync::OnceCell;
@@ -7,6 +9,10 @@ use tokio::sync::OnceCell;
 use crate::kubectl;
 use crate::manager::Manager;
 use crate::plane::ControlPlane;
+use crate::wait::{eventually, progress};
+
+/// Until the API server knows a right, on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// The account that scrapes, and its right.
 const READER: &str = r"
@@ -44,6 +50,7 @@ impl<'a> Scraper<'a> {
     async fn token(&self) -> Result<&str> {
         let token = self.token.get_or_try_init(|| async {
             kubectl::apply(self.plane, READER).await?;
+            wait_until_allowed(self.plane, "kube-system", "test-metrics-reader").await?;
             self.plane.token_of_service_account("kube-system", "test-metrics-reader").await
         });
         Ok(token.await?)
@@ -65,6 +72,21 @@ impl<'a> Scraper<'a> {
         let request = http::Request::get("/metrics").body(Vec::new()).context("making the scrape")?;
         client.request_text(request).await.context("scraping /metrics")
     }
+}
+
+/// Waits until a service account may read `/metrics`: the API server learns of its role from a watch, and a manager remembers for a while that it
+/// refused someone.
+///
+/// # Errors
+///
+/// If the API server does not allow it within three minutes.
+pub async fn wait_until_allowed(plane: &ControlPlane, namespace: &str, account: &str) -> Result<()> {
+    let user = format!("--as=system:serviceaccount:{namespace}:{account}");
+    eventually(&format!("{account} to be allowed to read /metrics"), DEADLINE, || async {
+        let said = kubectl::kubectl(plane, &["auth", "can-i", "get", "/metrics", &user]).await?;
+        Ok(progress(said.trim() == "yes", said))
+    })
+    .await
 }
 
 /// The sum of the samples of a metric whose labels contain all of `labels` (as in `cluster_queue="a"`); `None` without any.

@@ -16,7 +16,7 @@ use crate::process::Program;
 use crate::wait::{Progress, eventually};
 
 /// How long it may take until it is at work.
-const START_DEADLINE: Duration = Duration::from_mins(1);
+const START_DEADLINE: Duration = Duration::from_mins(3);
 
 /// A running collector. It is killed when this is dropped.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use crate::wait::progress;
 ///
 /// # Errors
 ///
-/// As [`Controllers::start`]; and if the cluster to try is refused or cannot be removed, or the operator ends or has said nothing of it within a
-/// minute.
+/// As [`Controllers::start`]; and if the cluster to try is refused or cannot be removed, or the operator ends or has said nothing of it within
+/// three minutes.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let arguments = [
         "--enable-leader-election=false",

@@ -38,7 +38,7 @@ pub struct Operator {
 /// # Errors
 ///
 /// If the operator cannot be built or was started on this plane before, its certificate cannot be made, no port is free, or the webhooks are
-/// refused, end, or do not answer within a minute; and as [`Controllers::start`].
+/// refused, end, or do not answer within three minutes; and as [`Controllers::start`].
 pub async fn start(plane: &ControlPlane) -> Result<Operator> {
     let folder = plane.folder().join("spark");
     let submit = tokio::task::spawn_blocking(|| assets::path(Tool::SparkOperator))

@@ -36,8 +36,8 @@ pub fn runtimes() -> Result<Vec<Value>> {
 ///
 /// # Errors
 ///
-/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within a
-/// minute.
+/// As [`Controllers::start`]; and if no port is free, the webhooks are refused, or the controllers end or their webhooks do not answer within
+/// three minutes.
 pub async fn start(plane: &ControlPlane) -> Result<Controllers> {
     let (mut controllers, port) =
         Controllers::start_with_webhooks(plane, Tool::TrainerControllers, "trainer").await?;

@@ -118,6 +118,7 @@ async fn shrinks(place: &Place<'_>) {
     wait_for_slices(place, &["2 WorkloadSliceReplaced", "4 WorkloadSliceReplaced", "3 runs"]).await;
     wait_for_pods(place, PODS, 3, 0).await;
     place.wait_until("other", true).await.unwrap();
+    place.wait_for_counts([0, 2, 2]).await.unwrap();
     wait_for_usage(place, 6).await;
     assert_eq!(slice(place, "3 runs").await["metadata"]["name"], name, "in its place");
     assert!(free(place).await.keys().all(|pod| six.contains_key(pod)));
@@ -272,6 +273,7 @@ async fn an_elastic_job_of_indexed_pods_grows_on_what_a_lesser_job_has() {
     let size = |pods: u32| json!({"spec": {"parallelism": pods, "completions": pods}});
     place.patch_job(NAME, size(4)).await.unwrap();
     place.wait_for_condition("lesser", "Evicted", "True/Preempted").await.unwrap();
+    place.wait_for_counts([1, 1, 1]).await.unwrap();
     wait_until(place, 4, 0, &["2 WorkloadSliceReplaced", "4 runs"]).await;
     let four = free(place).await;
     assert!(two.keys().all(|pod| four.contains_key(pod)), "none was stopped: {two:?} {four:?}");

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, jobset};
+use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, crds, jobset};
 use sluice_tests::story;
 use tokio::sync::Semaphore;
 
@@ -32,6 +32,7 @@ async fn new_bed() -> Bed {
     let autoscaler = autoscaler::StandIn::start(&plane.kubeconfig_path(), served).await.unwrap();
     let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &serde_json::json!({})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     Bed { plane, _manager: manager, _controllers: (autoscaler, jobsets) }
 }
 

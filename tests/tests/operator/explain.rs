@@ -111,6 +111,7 @@ async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
     let (plane, client, setup) = plane().await;
     let log = plane.folder().join("decisions.jsonl");
     let manager = Manager::start(&plane, setup.arg(&format!("--record={}", log.display()))).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
     apply(&plane, &(queues::one(4) + OTHER)).await.unwrap();
     make_job(&client, "other", "first", 3).await;
     wait_until_started(&client, "other", "first").await;

@@ -310,7 +310,7 @@ async fn app_wrappers_gain_nothing() {
 async fn train_jobs_gain_nothing() {
     needs!(Tool::TrainerControllers);
     let place = trainjob::place("hostile-train", [QUOTA, 0]).await;
-    trainjob::make(&trainjob::runtimes(&place), &trainjob::runtime("torch")).await;
+    trainjob::make_runtime(&place, "torch").await;
     let large = json!({"spec": {"trainer": {"resourcesPerNode": {"requests": {"cpu": "9"}}}}});
     Attack::new(place, JobKind::TRAIN_JOB, |name| trainjob::trainjob(name, "torch"))
         .await

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -28,7 +29,7 @@ async fn plane() -> ControlPlane {
 /// A plane with the CRDs, converting by the manager of this setup.
 async fn plane_with_crds() -> (ControlPlane, Setup) {
     let plane = plane().await;
-    let setup = Setup::new(&plane).unwrap().brief_leases();
+    let setup = Setup::new(&plane).unwrap();
     let url = format!("https://127.0.0.1:{}", setup.webhook);
     crds::install(&plane.client().await.unwrap(), Some(&url)).await.unwrap();
     (plane, setup)
@@ -71,6 +72,7 @@ async fn holder(plane: &ControlPlane) -> String {
 async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
     let (plane, setup) = plane_with_crds().await;
     let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     apply(&plane, &queues::one(1)).await.unwrap();
     let jobs = make_job(&plane, "first").await;
     wait_until_started(&jobs, "first").await;
@@ -102,6 +104,7 @@ async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
 #[tokio::test]
 async fn the_other_replica_takes_over_when_the_leader_is_killed() {
     let (plane, setup) = plane_with_crds().await;
+    let setup = setup.brief_leases();
     let second = setup.replica().unwrap();
     let leader = Manager::start(&plane, setup).await.unwrap();
     eventually("the first to lead", DEADLINE, || async {
@@ -112,8 +115,12 @@ async fn the_other_replica_takes_over_when_the_leader_is_killed() {
     .unwrap();
     let before = holder(&plane).await;
     let follower = Manager::start(&plane, second).await.unwrap();
-    let (_, text) = follower.health("/readyz").await.unwrap();
-    assert!(text.contains("leads"), "{text}");
+    eventually("the second to say that the first leads", DEADLINE, || async {
+        let (_, text) = follower.health("/readyz").await?;
+        Ok(progress(text.contains("leads"), text))
+    })
+    .await
+    .unwrap();
     leader.kill();
     eventually("the second to lead", DEADLINE, || async {
         let holder = holder(&plane).await;
@@ -131,30 +138,36 @@ async fn the_other_replica_takes_over_when_the_leader_is_killed() {
 #[tokio::test]
 async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
     let (plane, setup) = plane_with_crds().await;
+    let setup = setup.brief_leases();
     let leases: Api<Lease> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
     let kueue = |renewed: u32| {
         let time = format!("2026-01-01T00:00:00.{renewed:06}Z");
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": {
-            "holderIdentity": "kueue-controller-manager-0_1", "leaseDurationSeconds": 3, "renewTime": time,
+            "holderIdentity": "kueue-controller-manager-0_1", "leaseDurationSeconds": 10, "renewTime": time,
         }})
     };
     let params = PatchParams::apply("kueue").force();
     leases.patch(LEASE, &params, &Patch::Apply(kueue(0))).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
-    let mut renewed = 0;
-    consistently("Kueue to keep its lease", Duration::from_secs(5), || {
-        renewed += 1;
-        let (leases, params, lease) = (leases.clone(), params.clone(), kueue(renewed));
-        async move {
-            let lease = leases.patch(LEASE, &params, &Patch::Apply(lease)).await?;
-            let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-            Ok(progress(holder.starts_with("kueue"), holder))
-        }
+    let renewed = Cell::new(0);
+    let renew = async || {
+        renewed.set(renewed.get() + 1);
+        let lease = leases.patch(LEASE, &params, &Patch::Apply(kueue(renewed.get()))).await?;
+        anyhow::Ok(lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default())
+    };
+    eventually("the manager to say who leads", DEADLINE, || async {
+        renew().await?;
+        let (status, text) = manager.health("/readyz").await?;
+        Ok(progress(status == 200 && text.contains("Kueue leads"), format!("{status} {text}")))
     })
     .await
     .unwrap();
-    let (status, text) = manager.health("/readyz").await.unwrap();
-    assert!(status == 200 && text.contains("Kueue leads"), "{status} {text}");
+    consistently("Kueue to keep its lease", Duration::from_secs(5), || async {
+        let holder = renew().await?;
+        Ok(progress(holder.starts_with("kueue"), holder))
+    })
+    .await
+    .unwrap();
     // Kueue stops renewing: the lease expires, and Sluice leads.
     eventually("Sluice to lead", DEADLINE, || async {
         let holder = holder(&plane).await;

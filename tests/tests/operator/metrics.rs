@@ -12,7 +12,7 @@ use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use serde_json::json;
 use sluice_testkit::kubectl::{apply, kubectl};
-use sluice_testkit::metrics::{Scraper, sum};
+use sluice_testkit::metrics::{Scraper, sum, wait_until_allowed};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
 use sluice_tests::place::DEADLINE;
@@ -67,6 +67,7 @@ async fn made_up_tokens_from_one_address_do_not_keep_a_new_reader_at_another_wai
     apply(plane, account).await.unwrap();
     let binding = ["create", "clusterrolebinding", "rotated", "--clusterrole=kueue-metrics-reader"];
     kubectl(plane, &[&binding[..], &["--serviceaccount=kube-system:rotated"]].concat()).await.unwrap();
+    wait_until_allowed(plane, "kube-system", "rotated").await.unwrap();
     let rotated = plane.token_of_service_account("kube-system", "rotated").await.unwrap();
     let mut statuses = Vec::new();
     for number in 0..60 {
@@ -86,6 +87,7 @@ async fn only_users_with_the_right_read_metrics() {
     let binding = ["create", "clusterrolebinding", "prometheus", "--clusterrole=kueue-metrics-reader"];
     let subject = ["--serviceaccount=kube-system:prometheus"];
     kubectl(plane, &[&binding[..], &subject].concat()).await.unwrap();
+    wait_until_allowed(plane, "kube-system", "prometheus").await.unwrap();
     let reader = plane.token_of_service_account("kube-system", "prometheus").await.unwrap();
     let no_rights = plane.token_of_service_account("kube-system", "no-rights").await.unwrap();
 

@@ -9,13 +9,14 @@ mod reached;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::forwarding::{Answer, Forwarding};
 use sluice_testkit::kubectl::{apply, kubectl, try_kubectl};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, crds, plugin};
+use sluice_tests::place::DEADLINE;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -310,13 +311,17 @@ async fn names_are_completed_from_the_cluster() {
         ("explain -n named job/fi", "job/first"),
         ("explain -n named job ", "first second"),
     ] {
-        let words = std::iter::once(kubeconfig.as_str()).chain(line.split(' '));
-        let output = Command::new(&program).args(words).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let names: Vec<_> = text.lines().filter(|line| !line.starts_with(['-', ':'])).collect();
-        assert_eq!(names.join(" "), expected, "{line}: {text}");
         let directive = if expected.ends_with(':') { ":6" } else { ":4" };
-        assert_eq!(text.lines().last(), Some(directive), "{line}");
+        // It gives up after some seconds: a person presses the key again.
+        eventually(&format!("{line:?} to be completed with {expected:?}"), DEADLINE, || async {
+            let words = std::iter::once(kubeconfig.as_str()).chain(line.split(' '));
+            let output = Command::new(&program).args(words).output()?;
+            let text = String::from_utf8(output.stdout)?;
+            let names: Vec<_> = text.lines().filter(|line| !line.starts_with(['-', ':'])).collect();
+            Ok(progress(names.join(" ") == expected && text.lines().last() == Some(directive), text))
+        })
+        .await
+        .unwrap();
     }
 }
 
@@ -416,7 +421,7 @@ async fn explain_asks_the_leading_manager_through_a_forwarded_port() {
     let (well, said, asked) = explained(lease("sluice_manager-1_2f3a"), Answer::Forward(address)).await;
     assert!(well && said == long, "{} bytes: {:.200}", said.len(), said);
     assert_eq!(asked, [LEASE, FORWARD]);
-    let request = tokio::time::timeout(Duration::from_secs(30), manager).await.unwrap().unwrap();
+    let request = tokio::time::timeout(DEADLINE, manager).await.unwrap().unwrap();
     assert!(
         request.starts_with("GET /debug/explain/team/train?kind=job&output=text&all=false HTTP/1.0\r\n"),
         "{request}"

@@ -132,8 +132,12 @@ async fn a_pod_waits_for_quota_runs_and_is_released() {
     make(&place, pod("second", 3_600)).await.unwrap();
     wait_for_workload(&place, "pod-first-", "Finished", "True/Succeeded").await;
     wait_for(&place, &[("first", "ended"), ("second", "runs")]).await;
-    let first = pods(&place).get("first").await.unwrap();
-    assert!(first.metadata.finalizers.unwrap_or_default().is_empty());
+    eventually("the finalizer of the first to go", DEADLINE, || async {
+        let left = pods(&place).get("first").await?.metadata.finalizers.unwrap_or_default();
+        Ok(progress(left.is_empty(), format!("{left:?}")))
+    })
+    .await
+    .unwrap();
     // One that goes before it takes its place: it is deleted, and says why.
     make(&place, urgent(&place, "urgent")).await.unwrap();
     wait_for(&place, &[("first", "ended"), ("urgent", "runs")]).await;
@@ -228,7 +232,8 @@ async fn a_stopped_manager_blocks_no_pod_that_names_no_queue_and_none_outside_th
     namespaces.patch("selected", &PatchParams::default(), &labelled).await.unwrap();
     let other = Place::bare(&plane, "other").await.unwrap();
     eventually("a pod to be gated", DEADLINE, || async {
-        make(&selected, pod("gated", 3_600)).await.ok();
+        pods(&selected).delete("gated", &DeleteParams::default().grace_period(0)).await.ok();
+        make(&selected, pod("gated", 3_600)).await?;
         let states = states(&selected).await?;
         Ok(progress(states == [("gated".to_owned(), "waits")], format!("{states:?}")))
     })

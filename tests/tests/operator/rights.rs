@@ -108,6 +108,7 @@ async fn workloads_name_their_jobs_as_owners_where_the_api_server_asks_for_the_r
     let setup = Setup::new(&plane).unwrap().with(&json!({"integrations": integrations}));
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
     let owners = Place::new(&plane, "owners", 4).await.unwrap();
     owners.job("job", "lq", 1).await.unwrap();
     declared::make(&owners, "errand").await;

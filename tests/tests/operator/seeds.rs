@@ -28,6 +28,7 @@ async fn the_seeds_apply_verbatim() {
     let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
     // The jobs themselves are not the subject: nothing is to be admitted.
     let mut manager = Manager::start(&plane, setup.arg("--controllers=*,-scheduler")).await.unwrap();
+    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     // Pages that use the same names come one after the other.
     let pages: [&[&str]; 5] = [
         &["dws-queues", "dws-job"],

@@ -68,8 +68,12 @@ async fn the_pods_of_a_deployment_run_as_quota_allows() {
     let place = place("deployed", 2).await;
     deploy(&place, deployment("web", "lq", 3)).await.unwrap();
     wait_for_pods(&place, "web-", 2, 1).await;
-    let workloads = place.workloads().list(&ListParams::default()).await.unwrap().items;
-    assert_eq!(workloads.len(), 3, "each pod has its own");
+    eventually("each pod to have its own Workload", DEADLINE, || async {
+        let count = place.workloads().list(&ListParams::default()).await?.items.len();
+        Ok(progress(count == 3, count))
+    })
+    .await
+    .unwrap();
     // The queue is fixed by now.
     let moved = change(&place, "web", json!({"metadata": {"labels": {QUEUE_NAME: "other"}}})).await;
     assert!(moved.unwrap_err().to_string().contains("field is immutable"));

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::time::{Duration, Instant};
+
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
@@ -12,7 +14,7 @@ use sluice_api::job::JobKind;
 use sluice_testkit::assets::Tool;
 use sluice_testkit::needs;
 use sluice_testkit::spark::{self, Operator};
-use sluice_testkit::wait::{eventually, progress};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
@@ -276,6 +278,9 @@ async fn a_driver_that_needs_more_than_an_executor_gets_quota_for_all_of_its_con
     place.wait_for_counts([0, 0, 0]).await.unwrap();
 }
 
+/// An answer within that time is the webhook's: the API server lets a pod without a queue pass if there is none for two seconds.
+const IN_TIME: Duration = Duration::from_millis(1_800);
+
 /// Makes a pod with the operator's label, and no queue; how many gates hold it.
 async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &Value) -> usize {
     let pod = json!({
@@ -283,9 +288,18 @@ async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &V
         "metadata": {"name": name, "labels": {NAME: application, "spark-role": "driver"}, "ownerReferences": owners},
         "spec": {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0},
     });
-    let made =
-        place.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-    made.spec.unwrap().scheduling_gates.unwrap_or_default().len()
+    let pod = serde_json::from_value(pod).unwrap();
+    eventually(&format!("the webhook to answer for {name}"), DEADLINE, || async {
+        let asked = Instant::now();
+        let made = place.pods().create(&PostParams::default(), &pod).await?;
+        if asked.elapsed() < IN_TIME {
+            return Ok(Progress::Done(made.spec.unwrap().scheduling_gates.unwrap_or_default().len()));
+        }
+        place.pods().delete(name, &DeleteParams::default().grace_period(0)).await?;
+        Ok(Progress::NotYet(format!("it took {:?}", asked.elapsed())))
+    })
+    .await
+    .unwrap()
 }
 
 async fn uid_of(place: &Place<'_>, pod: &str) -> String {

@@ -254,11 +254,10 @@ async fn a_job_without_another_node_is_evicted_and_comes_back_elsewhere() {
 #[tokio::test]
 async fn urgent_work_takes_the_nodes_of_one_that_matters_less_although_quota_is_free() {
     let place = Box::pin(racks("tas-preempts", &[("a", 1), ("b", 1)])).await;
-    for name in ["one", "two"] {
+    for (name, node) in [("one", "a-0"), ("two", "b-0")] {
         place.make_job(&in_one_rack(name, 4, 1)).await.unwrap();
+        wait_for_nodes(&place, name, &[node]).await;
     }
-    wait_for_nodes(&place, "one", &["a-0"]).await;
-    wait_for_nodes(&place, "two", &["b-0"]).await;
     place.make_urgent("tas-urgent", 4).await.unwrap();
     place.wait_until("urgent", true).await.unwrap();
     place.wait_for_counts([1, 2, 2]).await.unwrap();

@@ -12,7 +12,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::otel::{Collector, Span};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, needs, workloads};
+use sluice_testkit::{ControlPlane, Manager, crds, needs, workloads};
 use sluice_tests::place::DEADLINE;
 use sluice_tests::queues;
 
@@ -86,6 +86,7 @@ async fn opentelemetry_s_own_collector_takes_the_traces() {
     let collector = Collector::start(&plane).await.unwrap();
     let tracing = json!({"tracing": {"endpoint": collector.url(), "caFile": plane.ca_path()}});
     let manager = Manager::start(&plane, setup.with(&tracing)).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
     apply(&plane, &queues::one(4)).await.unwrap();
     make_job(&client, "default", "one", 1).await;
     wait_until_started(&client, "default", "one").await;

@@ -16,7 +16,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::controllers::Controllers;
 use sluice_testkit::needs;
 use sluice_testkit::trainer;
-use sluice_testkit::wait::{consistently, eventually, progress};
+use sluice_testkit::wait::{Progress, consistently, eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
@@ -54,14 +54,31 @@ fn jobsets(place: &Place<'_>) -> Api<DynamicObject> {
     api(place, kind.group(), kind.version(), kind.kind(), kind.plural())
 }
 
-pub fn runtimes(place: &Place<'_>) -> Api<DynamicObject> {
+fn runtimes(place: &Place<'_>) -> Api<DynamicObject> {
     let kind = TemplateKind::TRAINING_RUNTIME;
     api(place, kind.group(), kind.version(), kind.kind(), kind.plural())
 }
 
-pub async fn make(api: &Api<DynamicObject>, object: &Value) {
+async fn make(api: &Api<DynamicObject>, object: &Value) {
     let object = serde_json::from_value(object.clone()).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// Makes a runtime, and waits until the trainer's webhook, which reads from a cache, knows it.
+pub async fn make_runtime(place: &Place<'_>, name: &str) {
+    make(&runtimes(place), &runtime(name)).await;
+    let probe: DynamicObject = serde_json::from_value(trainjob("probe", name)).unwrap();
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    eventually(&format!("the trainer to know the runtime {name}"), DEADLINE, || async {
+        match trainjobs(place).create(&params, &probe).await {
+            Err(kube::Error::Api(status)) if status.message.contains("must be created before") => {
+                Ok(Progress::NotYet(status.message))
+            }
+            tried => Ok(Progress::Done(tried.map(drop)?)),
+        }
+    })
+    .await
+    .unwrap();
 }
 
 async fn change(api: &Api<DynamicObject>, name: &str, patch: Value) {
@@ -84,7 +101,7 @@ fn template(container: &str) -> Value {
 }
 
 /// A runtime for torch, with nodes and one more Job.
-pub fn runtime(name: &str) -> Value {
+fn runtime(name: &str) -> Value {
     let step = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
     let node = json!({"name": "node", "template": {"metadata": step, "spec": {"backoffLimit": 0, "template": template("node")}}});
     let side =
@@ -197,7 +214,7 @@ async fn a_trainjob_lives_through_everything_that_can_become_of_it() {
 async fn live(place: &Place<'_>) {
     let [old, new] = flavors("trained");
     let most = u32::try_from(PODS).unwrap();
-    make(&runtimes(place), &runtime("torch")).await;
+    make_runtime(place, "torch").await;
 
     make(&trainjobs(place), &trainjob("first", "torch")).await;
     wait_until_it_waits(place, "first").await;
@@ -225,10 +242,13 @@ async fn live(place: &Place<'_>) {
     make(&trainjobs(place), &trainjob("second", "torch")).await;
     wait_until_it_waits(place, "second").await;
     place.wait_for_counts([1, 1, 1]).await.unwrap();
-    let waiting = place.workload("second").await.unwrap();
-    let asks =
-        &waiting["spec"]["podSets"][1]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"];
-    assert_eq!(asks, "2");
+    eventually("the second to ask for what the runtime says by now", DEADLINE, || async {
+        let template = place.workload("second").await?["spec"]["podSets"][1]["template"].take();
+        let asks = &template["spec"]["containers"][0]["resources"]["requests"]["cpu"];
+        Ok(progress(asks == "2", asks))
+    })
+    .await
+    .unwrap();
     trainjobs(place).delete("second", &DeleteParams::background()).await.unwrap();
     place.wait_for_counts([0, 1, 1]).await.unwrap();
     wait_until_it_runs_on(place, "first", &old).await;
@@ -259,7 +279,7 @@ async fn a_trainjob_whose_runtime_is_missing_says_so_and_is_taken_in_when_it_com
     needs!(Tool::TrainerControllers);
     let place = &place("untrained", [0, 0]).await;
     // The trainer's webhook refuses a TrainJob without its runtime. A runtime may go later, if its finalizer is taken off.
-    make(&runtimes(place), &runtime("later")).await;
+    make_runtime(place, "later").await;
     make(&trainjobs(place), &trainjob("early", "later")).await;
     place.wait_for_counts([1, 0, 0]).await.unwrap();
     runtimes(place).delete("later", &DeleteParams::background()).await.unwrap();
@@ -284,7 +304,7 @@ async fn a_trainjob_whose_runtime_is_missing_says_so_and_is_taken_in_when_it_com
     place.wait_for_counts([0, 0, 0]).await.unwrap();
     assert_eq!(get(&trainjobs(place), "early").await["spec"]["suspend"], true);
     // Others go on, and it waits.
-    make(&runtimes(place), &runtime("torch")).await;
+    make_runtime(place, "torch").await;
     make(&trainjobs(place), &trainjob("good", "torch")).await;
     set_quota(place, [6, 0]).await;
     wait_until_it_runs_on(place, "good", &flavors("untrained")[0]).await;
@@ -297,7 +317,7 @@ async fn a_trainjob_whose_runtime_is_missing_says_so_and_is_taken_in_when_it_com
 async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
     needs!(Tool::TrainerControllers);
     let place = &place("forged", [3, 0]).await;
-    make(&runtimes(place), &runtime("torch")).await;
+    make_runtime(place, "torch").await;
     let mut object = trainjob("fit", "torch");
     object["spec"]["trainer"]["numNodes"] = json!(7);
     make(&trainjobs(place), &object).await;

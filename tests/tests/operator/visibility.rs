@@ -399,8 +399,12 @@ async fn a_replica_that_waits_answers_too(plane: &ControlPlane, leader: &Manager
     let setup = leader.setup().replica().unwrap();
     let port = setup.visibility;
     let follower = Manager::start(plane, setup).await.unwrap();
-    let (_, ready) = follower.health("/readyz").await.unwrap();
-    assert!(ready.contains("leads"), "{ready}");
+    eventually("the second replica to say that the first leads", DEADLINE, || async {
+        let (_, ready) = follower.health("/readyz").await?;
+        Ok(progress(ready.contains("leads"), ready))
+    })
+    .await
+    .unwrap();
     let mut kubeconfig = Kubeconfig::read_from(alice).unwrap();
     let cluster = kubeconfig.clusters[0].cluster.as_mut().unwrap();
     cluster.server = Some(format!("https://127.0.0.1:{port}"));

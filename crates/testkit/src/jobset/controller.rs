@@ -62,7 +62,7 @@ impl Controller {
     /// # Errors
     ///
     /// As [`install_crd`]; and if no ports are free, a file of the controller cannot be written, its webhooks are refused, or it ends or its
-    /// webhooks do not fill in a JobSet within a minute.
+    /// webhooks do not fill in a JobSet within three minutes.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let client = plane.client().await?;
         install_crd(&client).await?;

@@ -113,6 +113,7 @@ async fn confirm_the_stop(client: &Client, name: &str) {
 async fn remedies_of_every_kind_let_the_job_start_when_they_are_applied() {
     let (plane, client, setup) = plane().await;
     let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
     apply(&plane, WORLD).await.unwrap();
     make_job(&client, "default", "first", 3).await;
     wait_until_started(&client, "default", "first").await;

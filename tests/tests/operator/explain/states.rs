@@ -96,6 +96,7 @@ async fn pending_pod(client: &Client, job: &str) {
 async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
     let (plane, client, setup) = plane().await;
     let manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
     apply(&plane, WORLD).await.unwrap();
     serve_the_check(&client).await;
     make_job(&client, "default", "mine", 6).await;

@@ -2,10 +2,9 @@
 
 use kube::api::ListParams;
 use serde_json::json;
-use sluice_testkit::kubectl;
 use sluice_testkit::wait::{eventually, progress};
 
-use super::bed::{DEADLINE, HIGH, LOW, TURN, World, plane, start, stop};
+use super::bed::{DEADLINE, HIGH, LOW, TURN, World, start, stop};
 
 /// The notes of the events of a reason in a namespace.
 async fn notes(world: &World, reason: &str) -> Vec<String> {
@@ -60,7 +59,7 @@ async fn nodes_that_a_provisioning_check_asks_for_are_left_alone() {
             "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request", "parameters":
                 {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "dws"}}},
     ]});
-    kubectl::apply(plane().await, &check.to_string()).await.unwrap();
+    world.apply(&check.to_string()).await;
     let checked = json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "dws"}]}}});
     world
         .kubectl(&[

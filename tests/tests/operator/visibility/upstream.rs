@@ -126,6 +126,14 @@ pub(super) async fn works_with_kueue_s_own_command_line(plane: &ControlPlane) {
         a_second_later(plane).await;
     }
     team.wait_for_counts([2, 1, 1]).await.unwrap();
+    eventually("the LocalQueue and the pod to be as they are listed", DEADLINE, || async {
+        let status = team.local_queues().get("lq").await?.data["status"].take();
+        let pods = team.pods_with("batch.kubernetes.io/job-name=runs").await?.len();
+        let counted = status["pendingWorkloads"] == 2 && status["admittedWorkloads"] == 1;
+        Ok(progress(counted && pods == 1, format!("{status}, {pods} pods")))
+    })
+    .await
+    .unwrap();
     lists_are_those_of_ours(&kubeconfig, &names);
 
     // What waits is deleted with its job.
