@@ -62,7 +62,7 @@ fn conversion(objects: &[Value]) -> Value {
     }})
 }
 
-/// A body of so many bytes that is one small object.
+/// A body of `bytes` bytes that is one small object.
 fn large(bytes: usize) -> Vec<u8> {
     let metadata = json!({"name": "w", "annotations": {"a": "x".repeat(bytes)}});
     let object = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": "c"}});

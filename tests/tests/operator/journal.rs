@@ -206,7 +206,7 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     .await
     .unwrap();
     bucket.wait_for_processes(2).await;
-    // The store stands still, and the leader is killed; what it wrote stays, the other one goes on, and it comes back.
+    // The store stands still, and the leader is killed; what it wrote stays, the other one continues, and it comes back.
     bucket.gateway.pause().unwrap();
     let leader = leader.restart(&plane).await.unwrap();
     team.make_urgent("urgent", 2).await.unwrap();
@@ -260,7 +260,7 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     sending_ends_and_begins_again(&plane, &bucket, &team, [leader, follower]).await;
 }
 
-/// A manager that ends sends what it has; one with a wrong key is refused, and goes on; what it could not send is sent by the next one.
+/// A manager that ends sends what it has; one with a wrong key is refused, and continues; what it could not send is sent by the next one.
 async fn sending_ends_and_begins_again(
     plane: &ControlPlane,
     bucket: &Bucket,

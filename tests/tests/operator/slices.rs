@@ -71,7 +71,7 @@ async fn used(place: &Place<'_>) -> [u64; 2] {
     })
 }
 
-/// Waits until the ClusterQueue counts so many processors, and looks whether that lasts.
+/// Waits until the ClusterQueue counts `cpu` processors, and looks whether that lasts.
 pub async fn wait_for_usage(place: &Place<'_>, cpu: u64) {
     let counted = || async {
         let used = used(place).await;

@@ -283,7 +283,7 @@ async fn a_trainjob_whose_runtime_is_missing_says_so_and_is_taken_in_when_it_com
         .unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
     assert_eq!(get(&trainjobs(place), "early").await["spec"]["suspend"], true);
-    // Others go on, and it waits.
+    // Others continue, and it waits.
     make(&runtimes(place), &runtime("torch")).await;
     make(&trainjobs(place), &trainjob("good", "torch")).await;
     set_quota(place, [6, 0]).await;
@@ -316,7 +316,7 @@ async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
         })
     };
     eventually("a JobSet in the TrainJob's name", DEADLINE, || async {
-        // The trainer makes its own again: the one who is faster wins.
+        // The trainer makes its own again: the faster one wins.
         let mut reported = String::new();
         for _ in 0..20 {
             let _ = jobsets(place).delete("fit", &DeleteParams::background()).await;
@@ -331,7 +331,7 @@ async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
     .await
     .unwrap();
     wait_for_no_pods(place, "fit").await;
-    // Admitted, too, it runs no other pods than those of the TrainJob: the trainer makes its JobSet anew,
+    // Admitted, too, it runs no other pods than those of the TrainJob: the trainer makes its JobSet again,
     // with seven nodes and the watcher of the runtime.
     set_quota(place, [16, 0]).await;
     eventually("the pods of the TrainJob", DEADLINE, || async {

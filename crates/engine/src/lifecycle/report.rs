@@ -16,8 +16,8 @@ use crate::world::{JobKey, Unreported, WorkloadEntry};
 /// How many reasons for waiting are written at once. Those that wait for their turn here take no memory, and can still be dropped.
 const MOST_REPORTS: usize = 64;
 
-/// So many reasons for waiting are written in a second while the API server has more important writes to carry out for much of the time: each
-/// makes those later, and many a Workload is admitted before its turn.
+/// The most reasons for waiting that are written in a second while the API server has more important writes to carry out for much of the time: each
+/// delays those, and many Workloads are admitted before their reason is due.
 const REASONS_PER_SECOND: u32 = 25;
 
 /// What is new about the reason why a Workload waits.

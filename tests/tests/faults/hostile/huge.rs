@@ -14,7 +14,7 @@ fn container(job: &mut Value) -> &mut Value {
     &mut job["spec"]["template"]["spec"]["containers"][0]
 }
 
-/// So many variables.
+/// `count` variables.
 fn variables(count: usize) -> Value {
     (0..count).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(40)})).collect()
 }
@@ -83,12 +83,12 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
     let filled =
         json!({"metadata": {"annotations": {"a": "x".repeat((256 << 10) - 1)}}, "spec": {"suspend": false}});
     assert!(tenant.patch("full", filled).await.is_err());
-    // What could be let run by hand, and then not be stopped: etcd would not store the stop.
+    // What could be resumed by hand, and then not be stopped: etcd would not store the stop.
     let mut whole = attack("whole", SHARED);
     container(&mut whole)["args"] = json!(["x".repeat(1_400_000)]);
     let why = tenant.make(&whole).await.unwrap_err().to_string();
     assert!(why.contains("so that it can be started and stopped"), "{why}");
-    // The same in two steps: it waits, grows, and is let run.
+    // The same in two steps: it waits, grows, and is resumed.
     let filled = json!({"metadata": {"annotations": {"a": "x".repeat(250_000)}}});
     drop(tenant.patch("wide", filled).await.unwrap());
     let why = tenant.patch("wide", json!({"spec": {"suspend": false}})).await.unwrap_err().to_string();
@@ -144,7 +144,7 @@ pub async fn what_the_default_queue_takes_is_taken_however_large_and_under_any_l
     let mut many = unqueued("many");
     container(&mut many)["env"] = variables(10_000);
     let why = tenant.make(&many).await.unwrap_err().to_string();
-    assert!(why.contains("cannot be let in without a review"), "{why}");
+    assert!(why.contains("cannot be accepted without a review"), "{why}");
     // As JSON is written by the API server, each of these takes six bytes: more than the manager reads.
     let mut long = unqueued("long");
     container(&mut long)["args"] = json!(["<".repeat(1_400_000)]);

@@ -19,7 +19,7 @@ const TABLES: [(&str, [&str; 2], &str); 4] = [
     ("nodes", ["700 workloads lost their nodes", "30 workloads lost their nodes"], DISPLACED),
 ];
 
-/// The page as it is opened first, once for each try, and when it was drawn; the last one goes on.
+/// The page as it is opened first, once for each try, and when it was drawn; the last one continues.
 async fn opened(fault: Fault) -> (Page, Vec<f64>) {
     let url = serve(fault).await;
     let queues = TABLES[0].1[usize::from(fault == Fault::Few)];
@@ -67,7 +67,7 @@ async fn thousands_of_queues_and_workloads_stay_smooth() {
         elements.as_u64().unwrap() < MOST_ELEMENTS && megabytes < MOST_MEGABYTES,
         "{elements}, {megabytes}"
     );
-    // What was shown is let go.
+    // What was shown is dropped.
     for _ in 0..3 {
         go(&mut page, "report", "side by side").await;
         go(&mut page, "now", "1000 queues").await;
