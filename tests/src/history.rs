@@ -63,7 +63,7 @@ pub struct History {
 /// The totals of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Jobs that were let run.
+    /// Jobs that were started.
     pub started: usize,
     /// Times that a Workload was admitted.
     pub admissions: usize,
@@ -225,7 +225,7 @@ fn note(moments: &Moments, kind: Kind, deleted: bool, object: &DynamicObject) ->
     Ok(at.to_string())
 }
 
-/// Goes on where it left off when a watch breaks: nothing is missed, whatever happens to the API server.
+/// Continues where it left off when a watch breaks: nothing is missed, whatever happens to the API server.
 async fn follow(api: Api<DynamicObject>, kind: Kind, mut from: String, moments: Moments) {
     loop {
         let mut expired = false;

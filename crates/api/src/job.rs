@@ -268,7 +268,7 @@ pub struct JobView {
     pub started: bool,
     /// Set once the job ended.
     pub finished: Option<JobFinished>,
-    /// Whether its controller lets pods that still run go on once it has ended.
+    /// Whether its controller lets pods that still run continue once it has ended.
     pub leaves_pods: bool,
     /// Whether all pods are ready or succeeded.
     pub pods_ready: bool,

@@ -117,7 +117,7 @@ pub const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 
 /// Node affinity that the pods of a JobSet get when they are made, as JSON (ours: the affinity in a JobSet's templates cannot change).
 pub const NODE_AFFINITY: &str = "sluice.dev/node-affinity";
-/// On a job that was stopped and whose pods went on: when it was touched (ours: that is an event for its controller).
+/// On a job that was stopped and whose pods kept running: when it was touched (ours: that is an event for its controller).
 pub const STOP_REPEATED: &str = "sluice.dev/stop-repeated";
 /// Annotation of an event of a Workload: the trace of the attempt to admit it, 32 hexadecimal digits (ours: if traces are sent).
 pub const TRACE_ID: &str = "sluice.dev/trace-id";

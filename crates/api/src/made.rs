@@ -151,7 +151,7 @@ impl JobView {
             } else if same {
                 None
             } else {
-                Some(format!("has pods of {name:?} that ask for something else than was declared"))
+                Some(format!("has pods of {name:?} whose requests differ from the declared ones"))
             }
         })
     }

@@ -376,7 +376,7 @@ fn a_bad_object_fails_the_review_and_is_named() {
     "#);
 }
 
-/// A Workload with these topology assignments: of so many equal domains each.
+/// A Workload with these topology assignments: of as many equal domains each as `domain_counts` says.
 fn assigned(domain_counts: &[i32], value: &str) -> Value {
     let assignments: Vec<Value> = domain_counts
         .iter()

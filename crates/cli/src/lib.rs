@@ -153,6 +153,10 @@ mod tests {
         let Command::Manager(args) = cli.command else { unreachable!("the line says manager") };
         assert_eq!(args.log_level, "2");
         assert_eq!(args.controllers, "*,-scheduler");
+        let Command::Manager(args) = Cli::read(["sluice", "manager", "--v=1"]).unwrap().command else {
+            unreachable!("the line says manager")
+        };
+        assert_eq!(args.log_level, "1");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Budget {
 #[derive(Debug, thiserror::Error)]
 pub enum Unread {
     /// The budget is used up; it had this many MiB.
-    #[error("there is more than an answer may hold ({0} MiB)")]
+    #[error("the answer exceeds the limit of {0} MiB")]
     Spent(usize),
     /// The path is not a valid URI.
     #[error("making a request")]

@@ -48,7 +48,7 @@ pub enum ClientError {
     InCluster(#[source] Box<kube::config::InClusterError>),
     /// The kubeconfig or the environment wants a proxy.
     #[error(
-        "{server} is to be reached through a proxy ({by}), and proxies are not supported: if it can be reached without, name its host in NO_PROXY"
+        "{by} sets a proxy for {server}, and proxies are not supported. If the server is reachable without, add its host to NO_PROXY"
     )]
     Proxy {
         /// The API server's address.

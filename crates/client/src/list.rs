@@ -96,7 +96,7 @@ impl Pages {
         self.token = token.filter(|token| !token.is_empty());
     }
 
-    /// Goes on in pages of at most `size` objects.
+    /// Continues in pages of at most `size` objects.
     pub(crate) fn resize(&mut self, collection: &str, query: &str, size: usize) {
         self.first = Self::new(collection, query, size).first;
     }

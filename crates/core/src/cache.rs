@@ -1,6 +1,6 @@
 //! Values that only save work.
 
-/// A value that can be computed anew: a clone begins without it, and it is not shown in debug output.
+/// A value that can be computed again: a clone begins without it, and it is not shown in debug output.
 #[derive(Default)]
 pub(crate) struct Cache<T>(pub(crate) T);
 

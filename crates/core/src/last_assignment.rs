@@ -52,7 +52,7 @@ impl LastAssignment {
         self.shape != shape || (advanced && (old || !config.gates.flavor_fungibility_preserve_scan_progress))
     }
 
-    /// The flavor to go on with.
+    /// The flavor to continue with.
     pub(crate) fn start(&self, pod_set: usize, resource: ResourceId) -> usize {
         self.tried
             .iter()

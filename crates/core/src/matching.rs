@@ -14,7 +14,7 @@ pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option
     let requests = pod_set.node_requests.as_ref().unwrap_or(&pod_set.requests);
     let asked = |key: &str| is_extended(key) && requests.iter().any(|(name, _)| **name == *key);
     let tolerated =
-        |taint: &Taint| puts_up_with(taint, pod_set.tolerations.iter().chain(&flavor.tolerations), asked);
+        |taint: &Taint| is_tolerated(taint, pod_set.tolerations.iter().chain(&flavor.tolerations), asked);
     if let Some(taint) = flavor.taints.iter().find(|taint| !tolerated(taint)) {
         return Some(Refusal::UntoleratedTaint { flavor: flavor.name.clone(), taint: taint.clone() });
     }
@@ -25,7 +25,7 @@ pub(crate) fn refuse_flavor(flavor: &FlavorSpec, pod_set: &PodSetSpec) -> Option
 }
 
 /// Whether pods with these tolerations may run on a node with a taint; `asked` returns whether they request an extended resource of a name.
-pub(crate) fn puts_up_with<'a>(
+pub(crate) fn is_tolerated<'a>(
     taint: &Taint,
     tolerations: impl IntoIterator<Item = &'a Toleration>,
     asked: impl FnOnce(&str) -> bool,
@@ -38,7 +38,7 @@ pub(crate) fn puts_up_with<'a>(
         value: &one.value,
         effect: one.effect.map(TaintEffect::as_str).unwrap_or_default(),
     });
-    sluice_selector::puts_up_with(&taint, tolerations, asked)
+    sluice_selector::is_tolerated(&taint, tolerations, asked)
 }
 
 /// Node selector and required node affinity against the flavor's labels. Only keys that are labels of this flavor count, not those of other flavors
@@ -204,7 +204,7 @@ mod tests {
             let tolerated = case.taints.iter().all(|one| {
                 let effect = effect(&one.effect).unwrap();
                 let taint = Taint { key: one.key.as_str().into(), value: one.value.as_str().into(), effect };
-                puts_up_with(&taint, &pod_set.tolerations, asked)
+                is_tolerated(&taint, &pod_set.tolerations, asked)
             });
             let may =
                 selects_node(&pod_set, &labels) && affinity_holds(&pod_set, Some("n1"), &labels) && tolerated;

@@ -110,7 +110,7 @@ pub struct Unadmitted {
 impl Unadmitted {
     /// Joined with the reasons of the search that this one continued: `None` if either is not about flavors. In a single search (one that is resumed
     /// as a whole) the least severe reason counts, as among flavors that are tried at once; if no flavor was left to try, the earlier reason stays. A
-    /// delayed preemption stays in the reasons until the search begins anew.
+    /// delayed preemption stays in the reasons until the search begins again.
     pub(crate) fn after(&self, before: &Self, single: bool) -> Option<Self> {
         let (pod_sets, earlier) = (self.detail.refused()?, before.detail.refused()?);
         let mut all = pod_sets.clone();

@@ -344,7 +344,7 @@ impl<'a> FreeCapacity<'a> {
     /// those that can stay after all. The chosen ones are released. The caller has to undo other releases. An ineligible candidate is `None`: it only
     /// counts as visited. The search is cut after `most` steps. A cut search continues with its `answers`, if the room and the candidates are
     /// unchanged; the steps to get back to that point do not count, and it always makes some progress.
-    pub fn make_way(
+    pub fn victims_for(
         &mut self,
         key: &WorkloadKey,
         needs: &[SetNeeds<'a>],

@@ -53,7 +53,7 @@ pub struct WorkloadSpec {
     pub replaces: Option<ReplacedSlice>,
 }
 
-/// The slice of an elastic job that another one replaces: its pods go on, so that only the additional needs of the new slice have to be found, in the
+/// The slice of an elastic job that another one replaces: its pods continue, so that only the additional needs of the new slice have to be found, in the
 /// same flavors (docs/reference/06-algorithm.md 6.26).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplacedSlice {

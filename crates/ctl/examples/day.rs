@@ -83,7 +83,7 @@ fn world(jobs: usize, queues: usize) -> String {
     documents.iter().fold(String::new(), |text, document| text + "---\n" + &document.to_string() + "\n")
 }
 
-/// The most memory that the process had, as the kernel tells it.
+/// The most memory that the process had, as the kernel reports it.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|l| l.starts_with("VmHWM")).unwrap_or("VmHWM: unknown").to_owned()

@@ -99,7 +99,7 @@ pub async fn send(
 ///
 /// # Errors
 ///
-/// If the collection or the query cannot stand in a URL, or a page cannot be had: see [`ask`].
+/// If the collection or the query cannot stand in a URL, or a page cannot be read: see [`ask`].
 pub async fn list<T>(
     client: &Client,
     collection: &str,

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn no_space_follows_what_goes_on() {
+    fn no_space_follows_what_continues() {
         let directive = |line: &str| {
             let words = line.split(' ').map(Into::into).collect();
             for_kubectl(Plugin::command(), words).unwrap().lines().last().map(str::to_owned)

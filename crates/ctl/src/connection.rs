@@ -49,7 +49,7 @@ pub struct ClusterArgs {
     /// The UID to impersonate
     #[arg(long, global = true, hide = true, value_name = "UID")]
     pub as_uid: Option<String>,
-    /// How long to wait for each answer: 30s, 2m, a number of seconds; 0 for ever
+    /// How long to wait for each answer: 30s, 2m, a number of seconds; 0 for no limit
     #[arg(long, global = true, hide = true, value_name = "DURATION", value_parser = timeout)]
     pub request_timeout: Option<Duration>,
     /// The file with the certificate authority of the API server

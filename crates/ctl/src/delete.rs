@@ -148,7 +148,7 @@ struct Plan {
 struct Troubles(usize);
 
 impl Troubles {
-    /// Says an error, and goes on.
+    /// Says an error, and continues.
     fn report(&mut self, error: &anyhow::Error) {
         say(&complaint("kubectl kueue", error.as_ref()));
         self.0 += 1;

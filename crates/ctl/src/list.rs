@@ -131,7 +131,7 @@ impl Listing {
     ) -> anyhow::Result<Vec<String>> {
         if let Some(filter) = filters.first() {
             bail!(
-                "{filter} does not go with this output format, which only kubectl prints: use -o jsonpath=TEMPLATE, or -o json"
+                "{filter} cannot be combined with this output format, which only kubectl prints: use -o jsonpath=TEMPLATE, or -o json"
             );
         }
         let mut words = vec!["get".to_owned(), full_name(kind)];
@@ -220,7 +220,7 @@ fn since(object: &Value, condition: &str) -> Option<Timestamp> {
     found["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// A document, or nothing where the server has none or says no; or why that cannot be told.
+/// A document, or nothing where the server has none or says no; or why that is not known.
 async fn maybe(client: &Client, uri: &str) -> Result<Option<Value>, String> {
     match cluster::get(client, uri).await {
         Ok(found) => Ok(Some(found)),
@@ -256,6 +256,6 @@ mod tests {
         );
         assert!(!words(Kind::ClusterQueue, true, &[]).unwrap().contains("--all-namespaces"));
         let refused = words(Kind::Workload, false, &["--status"]).unwrap_err().to_string();
-        assert!(refused.starts_with("--status does not go with this output format"), "{refused}");
+        assert!(refused.starts_with("--status cannot be combined with this output format"), "{refused}");
     }
 }

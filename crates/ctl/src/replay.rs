@@ -41,7 +41,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
         outcome.inputs, outcome.cycles, outcome.effects, outcome.version
     ))?;
     if outcome.rebuilt > 0 {
-        line(&format!("the engine was built anew {} times", outcome.rebuilt))?;
+        line(&format!("the engine was rebuilt {} times", outcome.rebuilt))?;
     }
     match &outcome.ended {
         Some(why) => line(&format!("the recording ended: {why}"))?,

@@ -44,7 +44,7 @@ pub struct ReportArgs {
     /// How to write it
     #[arg(long, short, value_enum, default_value_t)]
     pub output: Output,
-    /// Print the timeline however long it is
+    /// Print the whole timeline, without a limit
     #[arg(long)]
     pub timeline: bool,
 }

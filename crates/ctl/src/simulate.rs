@@ -74,7 +74,7 @@ pub struct SimulateArgs {
     /// Show events as they happen, at this many simulated seconds per second (60 without a number)
     #[arg(long, value_name = "SPEED", num_args = 0..=1, default_missing_value = "60", value_parser = clap::value_parser!(u32).range(1..))]
     pub watch: Option<u32>,
-    /// Print the timeline however long it is
+    /// Print the whole timeline, without a limit
     #[arg(long)]
     pub timeline: bool,
     /// Simulate again with these manifests and scenarios on top, and print what differs
@@ -435,14 +435,14 @@ impl Log {
 /// The file of a decision log.
 struct LogFile {
     target: std::io::BufWriter<std::fs::File>,
-    tell: Sender<std::io::Error>,
+    failures: Sender<std::io::Error>,
 }
 
 impl LogFile {
     /// Reports an I/O error. The receiver lives as long as the simulation.
     fn check(&self, outcome: std::io::Result<()>) {
         if let Err(error) = outcome {
-            let _ = self.tell.send(error);
+            let _ = self.failures.send(error);
         }
     }
 
@@ -463,7 +463,7 @@ impl Drop for LogFile {
 /// A file that takes a decision log, and where its errors are reported.
 fn log_to(file: &Path) -> anyhow::Result<(Box<Sink>, Log)> {
     let target = std::fs::File::create(file).with_context(|| format!("creating {}", file.display()))?;
-    let (tell, troubles) = std::sync::mpsc::channel();
-    let mut log = LogFile { target: std::io::BufWriter::new(target), tell };
+    let (failures, troubles) = std::sync::mpsc::channel();
+    let mut log = LogFile { target: std::io::BufWriter::new(target), failures };
     Ok((Box::new(move |line: &str| log.line(line)), Log { troubles, file: file.to_owned() }))
 }

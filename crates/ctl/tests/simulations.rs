@@ -1,5 +1,5 @@
 //! The output of whole simulations: the scenarios of `examples/simulate` as text, as a page, and with their what-if.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 #[path = "../../sim/tests/worlds/mod.rs"]
 mod worlds;

@@ -122,7 +122,7 @@ impl Engine {
             && open.object.kind == Kind::Workload
             && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
         {
-            // This write tells it.
+            // This write reports it.
             entry.lost_answer = None;
         }
         if let Some(object) = object
@@ -356,7 +356,7 @@ impl Engine {
                     entry.pending_message = why.map(|why| PendingMessage { why: Arc::new(why), with_event });
                 }
             }
-            // The core finds nodes anew for the current Workload.
+            // The core finds nodes again for the current Workload.
             Some(Decision::Place(..)) | None => {}
         }
     }

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::ingest::workload::{effective_priority, is, reserved};
 use crate::input::{Kind, ObjectRef};
 
-/// The number of the attempt that a status belongs to, from 1. While a Workload is evicted and still holds quota, its attempt goes on.
+/// The number of the attempt that a status belongs to, from 1. While a Workload is evicted and still holds quota, its attempt continues.
 pub(crate) fn number(status: &WorkloadStatus) -> u32 {
     let counts = status.scheduling_stats.iter().flat_map(|stats| &stats.evictions);
     let evictions = counts.fold(0_u32, |sum, e| sum.saturating_add(u32::try_from(e.count).unwrap_or(0)));

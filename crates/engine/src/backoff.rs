@@ -36,7 +36,7 @@ impl Backoff {
         Duration::from_millis(u64::try_from(self.doubled(doublings)).unwrap_or(0))
     }
 
-    /// The same, up to 0.01 % longer. What is random in the reference follows from `seed` here: an engine that runs anew decides the
+    /// The same, up to 0.01 % longer. What is random in the reference follows from `seed` here: an engine that runs again decides the
     /// same.
     pub(crate) fn wait(self, doublings: i32, seed: &str) -> SignedDuration {
         let milliseconds = self.doubled(u32::try_from(doublings).unwrap_or(0));

@@ -104,7 +104,7 @@ pub struct EngineConfig {
     pub old_provisioning_annotations: bool,
     /// `hotswap`: which nodes count as failing.
     pub hotswap: file::Hotswap,
-    /// How many steps a cycle makes at most to find room for displaced work, plus those of one placement; the search goes on in the next cycle. A
+    /// How many steps a cycle makes at most to find room for displaced work, plus those of one placement; the search continues in the next cycle. A
     /// step is a node that pods are put on, a Workload that is evicted, or sixteen nodes, domains or Workloads that are only compared.
     pub hotswap_steps: u64,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).

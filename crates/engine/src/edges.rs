@@ -66,15 +66,15 @@ impl Engine {
         let ranges = self.world.limit_ranges.get(namespace).into_iter().flatten().map(|(_, r)| r);
         let summary = LimitSummary::of(ranges);
         self.world.limits.insert(Arc::clone(namespace), summary);
-        self.world.measure_pods_anew();
+        self.world.measure_pods_again();
         self.mark_pending_workloads(Some(namespace));
         self.hotswap_stale();
     }
 
-    /// A RuntimeClass was created, changed or deleted: the requests of waiting Workloads are computed anew, and Workloads with this class that have
+    /// A RuntimeClass was created, changed or deleted: the requests of waiting Workloads are computed again, and Workloads with this class that have
     /// nodes are checked, as they may need other nodes.
     pub(crate) fn runtime_class_changed(&mut self, name: &Name) {
-        self.world.measure_pods_anew();
+        self.world.measure_pods_again();
         self.mark_pending_workloads(None);
         self.hotswap_stale();
         if !self.synced {

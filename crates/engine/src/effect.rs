@@ -97,17 +97,17 @@ pub enum Purpose {
     StopJob,
     /// Suspend a job that has nothing to restore.
     SuspendJob,
-    /// Have a job's own controller say that it has seen the stop.
+    /// Make the job's own controller confirm the stop.
     AskController,
-    /// Have the pods of a stopped or ended job go that its own controller lets run on.
+    /// Delete the pods of a stopped or ended job that its own controller leaves running.
     EndPods,
     /// Delete a job whose retention is over.
     DeleteJob,
-    /// Delete a job that another job's controller made for an earlier admission: the controller makes it anew.
+    /// Delete a job that another job's controller made for an earlier admission: the controller makes it again.
     DeleteChild,
     /// Bring the templates of a job that another job's controller made before the start up to date.
     UpdateChild,
-    /// Delete a job that another job's controller made with other pods than were admitted: the controller makes it anew.
+    /// Delete a job that another job's controller made with other pods than were admitted: the controller makes it again.
     ReplacePart,
     /// The status of a queue.
     QueueStatus,
@@ -127,7 +127,7 @@ pub enum Purpose {
     FailPod,
     /// Remove a pod of a lost node by force.
     DeletePod,
-    /// Delete a pod on a node that its slice has left: its controller makes it anew on the slice's new node.
+    /// Delete a pod on a node that its slice has left: its controller makes it again on the slice's new node.
     MovePod,
     /// Let a pod be scheduled: there is quota for it, or its place in the topology is known.
     UngatePod,
@@ -262,7 +262,7 @@ pub struct LeftPods {
     /// The UIDs of the deleted objects, and of the jobs that they controlled. One of these, or a pod of theirs, controls each of the pods; a pod that
     /// lost its owner reference carries one of the UIDs as a label. The pods themselves may be among the UIDs.
     pub of: Vec<Arc<str>>,
-    /// Whether pods that carry the name of the Workload are included: not while the job goes on, as its pods carry it, too.
+    /// Whether pods that carry the name of the Workload are included: not while the job continues, as its pods carry it, too.
     pub by_name: bool,
     /// Their time is over: pods with a longer grace period are deleted once more, with this many seconds to end.
     pub ends_within: Option<u32>,

@@ -83,7 +83,7 @@ pub struct Work {
     pub workloads: u64,
     /// Jobs that were looked at.
     pub jobs: u64,
-    /// Nodes of cohort trees that were computed anew.
+    /// Nodes of cohort trees that were computed again.
     pub rebuilt_nodes: u64,
     /// Flavor assignments.
     pub evaluations: u64,
@@ -91,7 +91,7 @@ pub struct Work {
     pub placement_searches: u64,
     /// Lowest domains of topologies that were counted for those.
     pub counted_domains: u64,
-    /// ClusterQueues that were told that something of a flavor of theirs is free.
+    /// ClusterQueues that were notified of free capacity in one of their flavors.
     pub freed_queues: u64,
     /// Bound pods for which it was determined whether they count as usage of their node.
     pub counted_pods: u64,
@@ -188,7 +188,7 @@ pub struct Engine {
     /// When that comes.
     pub(crate) next_cycle: NextCycle,
     pub(crate) work: Work,
-    /// Cycles in a row that had no other reason than a search through flavors that goes on.
+    /// Cycles in a row that had no other reason than a search through flavors that continues.
     pub(crate) scans: u32,
 }
 

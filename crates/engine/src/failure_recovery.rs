@@ -1,6 +1,6 @@
 //! Pods that are stuck on nodes that cannot be reached (docs/reference/06-algorithm.md 6.27; gate `FailureRecoveryPolicy`).
 //!
-//! If a pod's node is lost, no kubelet confirms the pod's end, so that a Job goes on counting it and starts no other in its place. A pod with the
+//! If a pod's node is lost, no kubelet confirms the pod's end, so that a Job continues counting it and starts no other in its place. A pod with the
 //! opt-in annotation is failed and removed once it should have ended a minute ago and its node has the taint of an unreachable node: first its status
 //! is written, then it is deleted without grace. Each step follows from the pod and the node alone.
 

@@ -8,7 +8,7 @@ use crate::input::ObjectRef;
 #[derive(Clone, Debug)]
 pub(crate) struct Followed {
     /// Nothing was fetched yet.
-    pub anew: bool,
+    pub rebuilt: bool,
     /// The caller knows that the initial state is complete.
     pub synced: bool,
     /// The queues that changed.
@@ -17,7 +17,7 @@ pub(crate) struct Followed {
 
 impl Followed {
     /// Nothing was fetched yet.
-    pub fn anew() -> Self {
-        Self { anew: true, synced: false, queues: BTreeSet::new() }
+    pub fn rebuilt() -> Self {
+        Self { rebuilt: true, synced: false, queues: BTreeSet::new() }
     }
 }

@@ -126,7 +126,7 @@ impl Engine {
 
     /// A Workload came, changed or went; `same_room`: it takes the same as before.
     pub(crate) fn hotswap_workload_changed(&mut self, key: &WorkloadKey, same_room: bool) {
-        if self.takes_groups_anew(key) {
+        if self.takes_groups_again(key) {
             self.hotswap_stale();
         } else if self.hotswap.planned.expects(key) {
             // There is a look when all moves are made.
@@ -151,7 +151,7 @@ impl Engine {
 
     /// Whether a Workload takes whole groups of nodes that no Workload in its queue took at the last look: they count for capacity
     /// only while they are whole.
-    fn takes_groups_anew(&self, key: &WorkloadKey) -> bool {
+    fn takes_groups_again(&self, key: &WorkloadKey) -> bool {
         if self.hotswap.flavors.is_empty() {
             return false;
         }
@@ -208,7 +208,7 @@ impl Engine {
         })
     }
 
-    /// Looks at nodes and displaced work if something changed, or goes on with what was planned; says whether it did.
+    /// Looks at nodes and displaced work if something changed, or continues with what was planned; says whether it did.
     pub(crate) fn hotswap(&mut self) -> bool {
         if !self.decides() {
             return false;
@@ -220,7 +220,7 @@ impl Engine {
         let goes_on = std::mem::take(&mut self.hotswap.resuming) && self.hotswap.due.is_none();
         self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
         if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {
-            cut.begin_anew();
+            cut.restart();
         }
         self.hotswap.planned = Planned::default();
         self.hotswap.stale = false;

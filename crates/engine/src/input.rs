@@ -395,7 +395,7 @@ pub enum Input {
     },
     /// All kinds have been listed once. No decision is made before.
     Synced,
-    /// Whether this replica leads. Only a leader decides. Between winning the lease and this input, Sluice's own kinds and jobs are listed anew: the
+    /// Whether this replica leads. Only a leader decides. Between winning the lease and this input, Sluice's own kinds and jobs are listed again: the
     /// watches may not have shown yet what the former leader has just admitted, started or stopped, or which queues it used.
     Leader(bool),
     /// A write was answered: with the current object, or `None` if there is none (deletions).

@@ -29,12 +29,12 @@ pub(crate) struct LeftBehind {
     /// Since when pods of an existing job should have ended, if they are looked for because that took too long.
     pub overdue: Option<Timestamp>,
     /// Whether an event has reported that the pods are given less time.
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// The looks at one namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct Looks {
+pub(crate) struct PodSearches {
     /// The Workloads that wait for a look.
     pub waiting: BTreeSet<WorkloadKey>,
     /// The look that has not been answered.
@@ -51,7 +51,7 @@ pub(crate) struct Looks {
     pub retry: Retry,
 }
 
-impl Looks {
+impl PodSearches {
     pub fn new(now: Timestamp) -> Self {
         Self {
             waiting: BTreeSet::new(),
@@ -64,7 +64,7 @@ impl Looks {
         }
     }
 
-    /// One more Workload waits: the pauses begin anew.
+    /// One more Workload waits: the pauses begin again.
     pub fn joined(&mut self, now: Timestamp) {
         let soonest = self.last.and_then(|last| last.checked_add(AT_MOST).ok()).unwrap_or(now).max(now);
         self.times = 0;
@@ -95,7 +95,7 @@ pub(crate) struct AllLeft {
     /// By Workload.
     pub pods: BTreeMap<WorkloadKey, LeftBehind>,
     /// By namespace.
-    pub looks: BTreeMap<Name, Looks>,
+    pub looks: BTreeMap<Name, PodSearches>,
 }
 
 impl AllLeft {

@@ -3,7 +3,7 @@
 //! [`Engine::apply`] takes objects and answers of writes; [`Engine::cycle`] decides and returns effects. It must never contain: I/O, a clock,
 //! randomness, an order that comes from a hash. Invariants:
 //!
-//! * The objects in the API server are the only durable state: an engine that lists them anew continues where another stopped.
+//! * The objects in the API server are the only durable state: an engine that lists them again continues where another stopped.
 //! * At most one write per object is without an answer; what the core assumed meanwhile is undone if the write fails.
 //! * Quota is given back only after the job's pods are gone, and a job starts only after its admission was written.
 //! * Nothing is decided before the initial state is complete, and nothing by a replica that does not lead.

@@ -9,7 +9,7 @@
 //!   [`transition`]: the changes of its status; [`mod@write`] and [`body`]: their writes.
 //! * [`stopped`]: how a run ends; [`left`]: a job that leaves its queue; [`finished`]: what remains of a run; [`clean_up`]: what parts of a deleted
 //!   job still need its quota for; [`active`]: when its pods are gone, so that its quota is free; [`answered`]: whether the job's controller has seen
-//!   the stop; [`unheeded`]: a controller that does not stop it; [`outlived`]: pods that go on after its end; [`unstoppable`]: a job that cannot be
+//!   the stop; [`unheeded`]: a controller that does not stop it; [`outlived`]: pods that continue after its end; [`unstoppable`]: a job that cannot be
 //!   suspended.
 //! * [`requeue`]: what lets it be queued again; [`deactivated`]: consequences for the job of a Workload that waits.
 //! * [`decisions`]: carries out what the core decided.

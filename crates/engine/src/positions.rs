@@ -24,8 +24,8 @@ pub struct WaitingWorkload {
 /// What changed.
 #[derive(Clone, Debug, Default)]
 pub struct Moves {
-    /// The engine was built anew: everything known before is void.
-    pub anew: bool,
+    /// The engine was rebuilt: everything known before is void.
+    pub rebuilt: bool,
     /// The initial state is complete.
     pub synced: bool,
     /// ClusterQueues, and whether they exist now.
@@ -44,12 +44,12 @@ impl Engine {
     /// Notes what changes about places from now on. Called before anything is seen.
     pub fn follow_positions(&mut self) {
         self.scheduler.follow_moves();
-        self.followed = Some(Followed::anew());
+        self.followed = Some(Followed::rebuilt());
     }
 
-    /// Whether there is anything to tell.
+    /// Whether there is anything to report.
     pub fn has_moves(&self) -> bool {
-        let reported = |f: &Followed| !f.anew && f.synced == self.synced && f.queues.is_empty();
+        let reported = |f: &Followed| !f.rebuilt && f.synced == self.synced && f.queues.is_empty();
         self.followed.as_ref().is_some_and(|followed| !reported(followed) || self.scheduler.has_moves())
     }
 
@@ -57,7 +57,7 @@ impl Engine {
     pub fn take_moves(&mut self, most: usize) -> Moves {
         let Some(followed) = &mut self.followed else { return Moves::default() };
         let mut moves = Moves {
-            anew: std::mem::take(&mut followed.anew),
+            rebuilt: std::mem::take(&mut followed.rebuilt),
             usages: self.scheduler.take_usages(most),
             ..Moves::default()
         };

@@ -26,7 +26,7 @@ use crate::outbox::warning;
 use crate::version::{Seen, compare};
 use crate::world::{JobEntry, JobKey};
 
-const OTHER_PODS: &str = "It runs other pods than were admitted";
+const OTHER_PODS: &str = "It runs pods that differ from the admitted ones";
 /// For how many seconds a template that is not kept is not read again.
 const ASK_SECONDS: i64 = 60;
 
@@ -89,7 +89,7 @@ impl Engine {
         let lacking = self.world.by_template.iter().filter(|(object, _)| templates.may_lack(object));
         let jobs: Vec<_> = lacking.flat_map(|(_, jobs)| jobs).cloned().collect();
         if !jobs.is_empty() {
-            self.world.templates.ask_anew();
+            self.world.templates.ask_again();
             self.dirty.jobs.extend(jobs);
         }
     }
@@ -207,7 +207,7 @@ impl Engine {
         })
     }
 
-    /// Deletes such a part, once it is suspended, before the job starts: its controller makes it anew. If the controller makes the same again, it is
+    /// Deletes such a part, once it is suspended, before the job starts: its controller makes it again. If the controller makes the same again, it is
     /// deleted with a growing delay. Only the start waits for another part.
     pub(crate) fn replace_part(&mut self, key: &JobKey, part: &JobKey) -> bool {
         let now = self.now;
@@ -236,7 +236,7 @@ impl Engine {
         true
     }
 
-    /// Deletes a part of one pod set that runs with more than that: its controller makes it anew as it should be, and would resume a part that is
+    /// Deletes a part of one pod set that runs with more than that: its controller makes it again as it should be, and would resume a part that is
     /// merely suspended. If that does not help, it is deleted with a growing delay; returns whether it is deleted now.
     pub(crate) fn replace_exceeding(&mut self, key: &JobKey, view: &JobView) -> bool {
         let now = self.now;

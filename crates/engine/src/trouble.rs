@@ -22,7 +22,7 @@ pub(crate) struct Trouble {
     pub beyond_since: Option<Timestamp>,
     /// Since when it has run more pods that it makes itself than quota is held for.
     pub made_beyond_since: Option<Timestamp>,
-    /// What is known of pods that may go on after its end.
+    /// What is known of pods that may continue after its end.
     pub outlived: Option<Outlived>,
     /// Its last readable version, if it runs and cannot be read any more.
     pub readable: Option<Arc<JobView>>,

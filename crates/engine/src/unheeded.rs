@@ -1,4 +1,4 @@
-//! What is known of a stop that the controller may not have carried out, and of ended jobs whose pods may go on.
+//! What is known of a stop that the controller may not have carried out, and of ended jobs whose pods may continue.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -46,7 +46,7 @@ impl Unheeded {
     }
 }
 
-/// What is known of pods that may go on after their job has ended.
+/// What is known of pods that may continue after their job has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Outlived {
     /// When it is looked at next.

@@ -37,14 +37,14 @@ impl Wanted {
         };
         match self {
             Self::Started if suspended || stopping => {
-                Some("the write was accepted, and not kept: it is still suspended")
+                Some("the API server accepted the write but did not store it: it is still suspended")
             }
             Self::Suspended if !(suspended || stopping) => {
-                Some("the write was accepted, and not kept: it is not suspended")
+                Some("the API server accepted the write but did not store it: it is not suspended")
             }
-            Self::Stopped if !suspended => {
-                Some("the write was accepted, and not kept: what was added for its start is still there")
-            }
+            Self::Stopped if !suspended => Some(
+                "the API server accepted the write but did not store it: what admission added is still there",
+            ),
             _ => None,
         }
     }

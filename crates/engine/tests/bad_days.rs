@@ -196,7 +196,7 @@ fn a_refused_admission_is_taken_back_and_tried_again_later() {
     c.api.add_job(job("team-a", "b", "lq", 1, "1"));
     c.settle();
     assert!(c.api.job("a").view.suspended);
-    assert!(!c.api.job("b").view.suspended, "the others go on with the quota");
+    assert!(!c.api.job("b").view.suspended, "the others continue with the quota");
     c.api.finish_job("b", true);
     c.advance(60);
     assert!(!c.api.job("a").view.suspended);
@@ -237,15 +237,15 @@ fn what_a_write_reports_is_reported_once_though_its_answer_was_lost() {
             high.workload_priority_class = Some("high".into());
             c.api.add_job(high);
             c.advance(60);
-            let told = |c: &Cluster, reason| c.notes(reason).len();
+            let count = |c: &Cluster, reason| c.notes(reason).len();
             let metric =
                 |c: &Cluster, name: &str| c.observed.iter().filter(|(metric, _)| metric == name).count();
-            assert_eq!((told(&c, "Admitted"), told(&c, "Preempted")), (2, 1), "{purpose:?} {carried_out}");
+            assert_eq!((count(&c, "Admitted"), count(&c, "Preempted")), (2, 1), "{purpose:?} {carried_out}");
             assert_eq!(metric(&c, "kueue_admitted_workloads_total"), 2, "{purpose:?} {carried_out}");
             assert_eq!(metric(&c, "kueue_preempted_workloads_total"), 1, "{purpose:?} {carried_out}");
             c.api.finish_job("high", true);
             c.advance(60);
-            assert_eq!(told(&c, "FinishedWorkload"), 1, "{purpose:?} {carried_out}");
+            assert_eq!(count(&c, "FinishedWorkload"), 1, "{purpose:?} {carried_out}");
             assert!(c.lost.is_none() && c.fail.is_empty());
         }
     }

@@ -27,7 +27,7 @@ fn play(cut_after: Option<usize>) -> (Cluster, usize) {
     (c, writes)
 }
 
-/// Settles; when the writes are used up, the engine is replaced and goes on.
+/// Settles; when the writes are used up, the engine is replaced and continues.
 fn settle_or_restart(c: &mut Cluster) {
     c.settle();
     if c.writes_left == Some(0) {
@@ -80,12 +80,12 @@ fn what_a_list_lacks_is_gone_if_it_does_not_exist() {
         let revision = if newer { c.api.revision() } else { 0 };
         c.list(Kind::Workload, Vec::new(), revision);
         c.settle();
-        assert_eq!(c.written(Purpose::CreateWorkload), 2, "it is made anew");
+        assert_eq!(c.written(Purpose::CreateWorkload), 2, "it is made again");
     }
 }
 
-/// Another engine leads while the former one's reservation for `late` is still under way, of a queue with quota for one. Both have told
-/// `late` the same before, so that nothing but that reservation changes it.
+/// Another engine leads while the former one's reservation for `late` is still under way, of a queue with quota for one. Both have given
+/// `late` the same reason before, so that nothing but that reservation changes it.
 fn reservation_under_way(queue: &Value) -> Cluster {
     let mut c = Cluster::plain();
     c.api.priority_class("high", 1000);

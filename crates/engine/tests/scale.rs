@@ -12,7 +12,7 @@ use big::{FLAVORS, Size};
 /// Inputs between two cycles.
 const BATCH: usize = 64;
 
-/// Tells an engine something, with a cycle after each batch. Answers of writes do not come.
+/// Gives an engine inputs, with a cycle after each batch. Answers of writes do not come.
 fn give(engine: &mut Engine, inputs: Vec<Input>) {
     for (at, input) in inputs.into_iter().enumerate() {
         engine.apply(big::now(), input);

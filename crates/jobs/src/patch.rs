@@ -65,7 +65,7 @@ impl Patch {
     /// Makes the API server refuse the patch (409 Conflict) unless the object still has this resource version.
     ///
     /// The version is *written*, not tested: a failed `test` of RFC 6902 would be answered with 422 Invalid, which
-    /// could not be told from a patch that can never succeed.
+    /// could not be distinguished from a patch that can never succeed.
     #[must_use]
     pub fn pinned(self, resource_version: &str) -> Self {
         match self {

@@ -19,7 +19,7 @@ pub struct ManagerArgs {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Log level: error, warn, info, debug, trace, a zap verbosity (0 to 10), or target=level pairs
-    #[arg(long, visible_alias = "zap-log-level", value_name = "LEVEL", default_value = "info")]
+    #[arg(long, visible_aliases = ["zap-log-level", "v"], value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
     /// Log format
     #[arg(long, value_enum, default_value_t)]

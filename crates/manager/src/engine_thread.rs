@@ -1,6 +1,6 @@
 //! The engine's own thread: inputs in, effects out, cycles back to back, timers; and recovery when an object makes the engine panic.
 //!
-//! A panic costs the object that caused it, not the manager: the object is set aside, the engine is built anew, and everything is listed again.
+//! A panic costs the object that caused it, not the manager: the object is set aside, the engine is rebuilt, and everything is listed again.
 //! Effects of the old engine no longer count: writes carry the engine's *generation*, and answers to an earlier generation are dropped (the watch
 //! shows their outcome).
 
@@ -43,7 +43,7 @@ pub trait Machine {
     fn next_timer(&self) -> Option<Timestamp>;
     /// The object that it was working on; asked after a panic.
     fn suspect(&self) -> Option<ObjectRef>;
-    /// Whether there is something to tell the part that follows it.
+    /// Whether there is something new for the part that follows it.
     fn has_moves(&self) -> bool {
         false
     }
@@ -55,11 +55,11 @@ pub trait Outlet: Send + 'static {
     fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, took: Duration);
     /// An object was set aside after a panic.
     fn set_aside(&mut self, object: &ObjectRef, why: &str);
-    /// The engine was built anew: everything must be listed again, as epoch `generation`.
+    /// The engine was rebuilt: everything must be listed again, as epoch `generation`.
     fn rebuilt(&mut self, generation: u64);
     /// The engine cannot be kept running.
     fn give_up(&mut self, why: &str);
-    /// There is something to tell the part that follows the engine.
+    /// There is something new for the part that follows the engine.
     fn moved(&mut self) {}
 }
 
@@ -130,7 +130,7 @@ impl<M> Handle<M> {
         self.send(Command::Written { generation, id, result, document, place });
     }
 
-    /// Stops deciding and builds the engine anew, because another replica may decide from now on: unwritten decisions are dropped.
+    /// Stops deciding and rebuilds the engine, because another replica may decide from now on: unwritten decisions are dropped.
     pub fn step_down(&self) {
         self.send(Command::StepDown);
     }
@@ -370,7 +370,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         self.apply(Input::Deleted { object, uid: None }, None);
     }
 
-    /// Sets the causing object aside, and builds the engine anew without it.
+    /// Sets the causing object aside, and rebuilds the engine without it.
     fn recover(&mut self, subject: Option<ObjectRef>, why: &str) {
         let machine = &self.machine;
         let suspect = catch_unwind(AssertUnwindSafe(|| machine.suspect())).ok().flatten().or(subject);
@@ -392,7 +392,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         self.rebuild();
     }
 
-    /// Builds the engine anew, without the objects that were set aside.
+    /// Rebuilds the engine, without the objects that were set aside.
     fn rebuild(&mut self) {
         self.generation += 1;
         self.last = None;

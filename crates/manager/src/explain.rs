@@ -50,7 +50,7 @@ const LARGE_AT_ONCE: usize = 1;
 const PER_BYTE_READ: usize = 3;
 /// Names of nodes that the engine gives at a time.
 const NODES_OF_PAGE: usize = 2_000;
-/// The answer of an engine that was just built anew.
+/// The answer of an engine that was just rebuilt.
 const NOT_LISTED: &str = "not everything has been listed yet";
 /// How much longer a trial in progress may take when the time is over.
 const GRACE: Duration = Duration::from_secs(10);
@@ -272,7 +272,7 @@ impl Explainer {
                     ))
                 }
                 Err(_) => {
-                    let why = "the explanation takes too long: the world is too large for it".to_owned();
+                    let why = "the explanation takes too long: there are too many objects".to_owned();
                     Err(Refused(StatusCode::GATEWAY_TIMEOUT, why))
                 }
             }
@@ -312,7 +312,7 @@ impl Explainer {
     async fn nodes(&self) -> Result<BTreeSet<Name>, Refused> {
         let open = Some(BTreeSet::new());
         let asking = self.engine.pages(open, |all: &mut Option<BTreeSet<Name>>, engine: &mut Engine| {
-            // An engine that was just built anew knows only some.
+            // An engine that was just rebuilt knows only some.
             *all = all.take().filter(|_| engine.is_synced());
             let Some(names) = all else { return true };
             let known = names.len();
@@ -448,7 +448,7 @@ impl Work {
         let over = || is_over(began.elapsed(), self.slots.others_wait());
         let options = Options {
             start: now,
-            // By then the caller has been told that it takes too long.
+            // By then the caller has the answer that it takes too long.
             cancel: Cancel::when(move || began.elapsed() > TRYING + GRACE),
             pod_memory: Some(PodMemory { most: self.left, weight }),
             ..Options::new(self.configuration)

@@ -50,6 +50,15 @@ pub fn filter(level: &str) -> Result<String, LogLevelError> {
     Ok(format!("{libraries},sluice={name},sluice_manager={name},sluice_engine={name}"))
 }
 
+/// The verbosity that a level asks for: a number itself, `debug` 4, `trace` 7, and any other level 0.
+pub fn verbosity(level: &str) -> u32 {
+    match level.trim() {
+        "debug" => 4,
+        "trace" => 7,
+        level => level.trim_start_matches('-').parse().unwrap_or(0),
+    }
+}
+
 /// Installs the subscriber; may be called once per process.
 ///
 /// # Errors
@@ -79,6 +88,15 @@ mod tests {
         assert_eq!(of("10"), "trace");
         assert_eq!(of("warning"), "warn");
         assert_eq!(of("debug"), "debug");
+    }
+
+    #[test]
+    fn numbers_and_names_have_a_verbosity() {
+        assert_eq!(["0", "1", "2", "10"].map(verbosity), [0, 1, 2, 10]);
+        assert_eq!(
+            ["info", "warn", "debug", "trace", "sluice_manager=debug"].map(verbosity),
+            [0, 0, 4, 7, 0]
+        );
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// With these figures, which are read anew for each reservation.
+    /// With these figures, which are read again for each reservation.
     pub fn new(figures: fn() -> Figures) -> Self {
         Self { figures, kept: KEPT_FREE, reserved: Arc::default() }
     }

@@ -26,7 +26,7 @@ pub struct Effects {
     pub events: Option<EventSink>,
     /// Counters and histograms.
     pub registry: Arc<Registry>,
-    /// The kinds to list anew when the engine was rebuilt.
+    /// The kinds to list again when the engine was rebuilt.
     pub sync: Arc<SyncTracker>,
     /// Restarts the watches.
     pub epoch: watch::Sender<u64>,
@@ -172,7 +172,7 @@ mod tests {
     use crate::writer::{Answering, Server};
 
     #[tokio::test]
-    async fn lists_for_an_engine_that_was_built_anew_begin_when_nothing_of_the_one_before_is_under_way() {
+    async fn lists_for_an_engine_that_was_rebuilt_begin_when_nothing_of_the_one_before_is_under_way() {
         let (gate, sent) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (opened, noted) = (Arc::clone(&gate), Arc::clone(&sent));
         let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {

@@ -101,7 +101,7 @@ impl Recorder {
         }
     }
 
-    /// The engine was built anew, and gets all objects again.
+    /// The engine was rebuilt, and gets all objects again.
     pub fn rebuilt(&mut self, at: Timestamp) {
         self.synced = false;
         self.put(Entry::rebuilt(at));

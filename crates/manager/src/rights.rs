@@ -137,7 +137,7 @@ pub async fn guard(client: Client, needs: Vec<Need>, supervisor: Supervisor, mut
                 if looks >= LOOKS {
                     return supervisor.fatal(reported(&missing));
                 }
-                info!(missing = missing.len(), "rights are missing: looking again");
+                info!(missing = missing.len(), "rights are missing: checking again");
                 AGAIN
             }
             Err(error) => {

@@ -22,7 +22,7 @@ use sluice_engine::{Engine, EngineConfig};
 use sluice_sim::replay::Entry;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::access::Access;
 use crate::args::ManagerArgs;
@@ -38,6 +38,7 @@ use crate::journal::Journal;
 use crate::lease::deadline::Until;
 use crate::lease::{self, Election, Loss, Standing};
 use crate::listen::{address, bind};
+use crate::logging;
 use crate::metrics::registry::{Registry, Role};
 use crate::metrics::scrape::Scraper;
 use crate::outlet::{self, Effects};
@@ -97,11 +98,10 @@ fn configure(args: &ManagerArgs) -> anyhow::Result<(Configuration, Controllers)>
     let controllers = Controllers::parse(&args.controllers)?;
     for warning in warnings {
         match &warning {
-            // Most are on by default: their names are logged at a higher verbosity only.
-            Warning::Gate(GateWarning::NotBuilt(gates)) => {
+            // Most are on by default: their names are logged from verbosity 1 on.
+            Warning::Gate(GateWarning::NotBuilt(gates)) if logging::verbosity(&args.log_level) == 0 => {
                 let count = gates.len();
-                warn!(count, "some enabled feature gates have no effect yet; log level debug lists them");
-                debug!("{warning}");
+                warn!(count, "some enabled feature gates have no effect yet; --v=1 lists them");
             }
             warning => warn!("{warning}"),
         }
@@ -401,7 +401,7 @@ fn answers(engine: Arc<OnceLock<Handle<Engine>>>, known: Arc<Known>) -> Answers 
     })
 }
 
-/// Tells the engine how many writes wait, once the engine exists.
+/// Reports to the engine how many writes wait, once the engine exists.
 fn backlog(engine: Arc<OnceLock<Handle<Engine>>>) -> Backlog {
     Arc::new(move |waiting| {
         if let Some(engine) = engine.get() {

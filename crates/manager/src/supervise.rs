@@ -47,7 +47,7 @@ impl Supervisor {
         let _ = self.fatal.try_send(why);
     }
 
-    /// Starts a task that goes on until the stop.
+    /// Starts a task that continues until the stop.
     pub fn spawn(
         &self,
         name: &'static str,
@@ -75,7 +75,7 @@ impl Supervisor {
         })
     }
 
-    /// Starts a thread that goes on until the stop.
+    /// Starts a thread that continues until the stop.
     ///
     /// # Errors
     ///

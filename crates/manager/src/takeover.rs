@@ -1,4 +1,4 @@
-//! Between winning the lease and deciding: Sluice's own kinds, jobs, and pods that the manager ungates are listed anew.
+//! Between winning the lease and deciding: Sluice's own kinds, jobs, and pods that the manager ungates are listed again.
 //!
 //! The former leader may have admitted, started or stopped a job a moment ago, and watches may be seconds behind. A leader that does not know that
 //! would give the same quota, or the same nodes, away again, start a job that was just stopped, or free the quota of one that was just started. With
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// By watched kind: the number of the last list that was delivered.
 type Delivered = BTreeMap<Kind, u64>;
 
-/// Whether objects of a kind are listed anew: those that a leader's decisions write, or depend on.
+/// Whether objects of a kind are listed again: those that a leader's decisions write, or depend on.
 pub fn concerns(kind: Kind) -> bool {
     kinds::OWN.contains(&kind) || matches!(kind, Kind::Job(_) | Kind::JobPod)
 }
@@ -202,7 +202,7 @@ mod tests {
         let turn = lists.turn();
         deliver_own(&lists, turn);
         lists.delivered(JOBS, turn);
-        assert!(!is_there(&mut takeover), "which pods the former leader has let go is not known");
+        assert!(!is_there(&mut takeover), "it is not known which pods the former leader released");
         lists.delivered(Kind::JobPod, turn);
         assert!(is_there(&mut takeover));
     }

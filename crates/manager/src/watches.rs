@@ -336,7 +336,7 @@ fn none_of(kind: Kind, shared: &Shared) {
 /// The kind does not exist: nothing waits for it, and what objects of it left behind may go.
 fn absent(kind: Kind, shared: &Shared) {
     let epoch = *shared.epoch.borrow();
-    if shared.sync.tells_absent(kind) {
+    if shared.sync.reports_absent(kind) {
         none_of(kind, shared);
     }
     if shared.sync.absent(kind) {
@@ -351,12 +351,12 @@ mod tests {
 
     #[test]
     fn the_engine_learns_once_that_a_kind_that_does_not_exist_has_no_objects() {
-        let ((shared, told), kind) = (shared(), Kind::Job(JobKind::JOB_SET));
+        let ((shared, reported), kind) = (shared(), Kind::Job(JobKind::JOB_SET));
         for _ in 0..2 {
             absent(kind, &shared);
         }
         let none = Input::Listed { kind, present: Vec::new(), as_of: None };
-        let told = told.lock().unwrap();
-        assert!(matches!(&told[..], [Feed::Input(input, None)] if *input == none), "{told:?}");
+        let reported = reported.lock().unwrap();
+        assert!(matches!(&reported[..], [Feed::Input(input, None)] if *input == none), "{reported:?}");
     }
 }

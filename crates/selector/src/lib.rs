@@ -9,7 +9,7 @@ mod taints;
 mod values;
 
 pub use nodes::{NAME_FIELD, Requirement, Term, any_term_holds, labels_hold};
-pub use taints::{Taint, Toleration, TolerationOperator, keeps_away, puts_up_with};
+pub use taints::{Taint, Toleration, TolerationOperator, is_tolerated, keeps_away};
 pub use values::{Sorted, Values, sort};
 
 /// The operators of label selectors and node affinity.

@@ -80,7 +80,7 @@ pub fn keeps_away(effect: &str) -> bool {
 /// Whether a node with this taint accepts pods with these tolerations. `asked` returns whether they request an extended resource of a name: the
 /// admission plugin `ExtendedResourceToleration`, which GKE's API servers run, adds to such pods a toleration of `NoSchedule` taints of that name,
 /// which their templates do not have.
-pub fn puts_up_with<'a>(
+pub fn is_tolerated<'a>(
     taint: &Taint<'_>,
     tolerations: impl IntoIterator<Item = Toleration<'a>>,
     asked: impl FnOnce(&str) -> bool,

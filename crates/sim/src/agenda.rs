@@ -58,7 +58,7 @@ impl Agenda {
         self.entries.pop_first().map(|(_, action)| action)
     }
 
-    /// How many streams of arrivals go on.
+    /// How many streams of arrivals continue.
     pub fn arrivals(&self) -> usize {
         self.entries.values().filter(|a| matches!(a, Action::Arrival(_))).count()
     }

@@ -43,7 +43,7 @@ use crate::simulation::Simulation;
 use facts::holds_quota;
 
 pub use barred::AsRead;
-pub use events::{Event, MOST_EVENTS, are_told};
+pub use events::{Event, MOST_EVENTS, are_reported};
 pub use explained::Explained;
 pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;
@@ -200,7 +200,7 @@ impl Question<'_> {
             explained.remedies.extend(refused.helps.iter().map(finding::Help::untried));
             explained.findings.push(refused);
         }
-        format!("the manager refuses it ({reason}), for a reason that cannot be tried here")
+        format!("the manager refuses it ({reason}); this cannot be simulated")
     }
 
     /// Why an estimate would be none, if so.

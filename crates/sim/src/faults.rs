@@ -212,7 +212,7 @@ impl FaultRun {
     }
 
     /// Whether something that happens so often happens now; counts it.
-    fn happens(&mut self, now: Timestamp, of: fn(&mut PerFault) -> &mut u64) -> bool {
+    fn draws(&mut self, now: Timestamp, of: fn(&mut PerFault) -> &mut u64) -> bool {
         let rate = *of(&mut self.rates);
         let yes = rate > 0 && now < self.until && self.stream.next() % 1000 < rate;
         *of(&mut self.counts) += u64::from(yes);
@@ -228,9 +228,9 @@ impl FaultRun {
     /// An event of a watch is on its way to both replicas.
     pub fn event(&mut self, now: Timestamp, event: &Input) {
         for leader in [true, false] {
-            let lag = self.happens(now, |of| &mut of.lag).then(|| self.pause());
-            let broken = self.happens(now, |of| &mut of.broken).then(|| self.pause());
-            let doubled = self.happens(now, |of| &mut of.doubled);
+            let lag = self.draws(now, |of| &mut of.lag).then(|| self.pause());
+            let broken = self.draws(now, |of| &mut of.broken).then(|| self.pause());
+            let doubled = self.draws(now, |of| &mut of.doubled);
             let watches = if leader { &mut self.watches } else { &mut self.standby.watches };
             if let Some(pause) = broken {
                 watches.break_until(event, after(now, pause));
@@ -241,16 +241,16 @@ impl FaultRun {
 
     /// The outcome of the next write.
     pub fn write_outcome(&mut self, now: Timestamp) -> WriteOutcome {
-        if self.happens(now, |of| &mut of.failed) {
+        if self.draws(now, |of| &mut of.failed) {
             return WriteOutcome::Refused;
         }
-        if self.happens(now, |of| &mut of.unanswered) {
+        if self.draws(now, |of| &mut of.unanswered) {
             return WriteOutcome::Unanswered;
         }
-        if self.happens(now, |of| &mut of.slow) {
+        if self.draws(now, |of| &mut of.slow) {
             return WriteOutcome::Slow(self.pause());
         }
-        if self.happens(now, |of| &mut of.overtaken) {
+        if self.draws(now, |of| &mut of.overtaken) {
             return WriteOutcome::Overtaken;
         }
         WriteOutcome::Carried
@@ -258,10 +258,10 @@ impl FaultRun {
 
     /// What happens to the manager after a write.
     pub fn manager(&mut self, now: Timestamp) -> Manager {
-        if self.happens(now, |of| &mut of.crash) {
+        if self.draws(now, |of| &mut of.crash) {
             return Manager::Crashes;
         }
-        if self.happens(now, |of| &mut of.takeover) {
+        if self.draws(now, |of| &mut of.takeover) {
             return Manager::IsReplaced;
         }
         Manager::Lives
@@ -275,7 +275,7 @@ impl FaultRun {
 
     /// Moves the clock now and then.
     pub fn move_clock(&mut self, now: Timestamp) {
-        if self.happens(now, |of| &mut of.jump) {
+        if self.draws(now, |of| &mut of.jump) {
             let millis = i64::try_from(self.stream.next() % 240_000).unwrap_or(0);
             self.clock.set(SignedDuration::from_millis(millis - 120_000));
         }

@@ -87,7 +87,7 @@ pub enum PlayError {
 ///
 /// # Errors
 ///
-/// If an object or a scenario is refused, or a part of the world cannot go on: see [`SimError`].
+/// If an object or a scenario is refused, or a part of the world cannot continue: see [`SimError`].
 pub fn play(
     manifests: &Manifests,
     files: &BTreeMap<String, String>,

@@ -166,7 +166,7 @@ impl Simulation {
     }
 
     /// An event of the scenario.
-    pub(crate) fn happen(&mut self, index: usize) {
+    pub(crate) fn apply_event(&mut self, index: usize) {
         let Some((event, manifests)) = self.play.events.get(index).cloned() else { return };
         self.note_new_nodes(&manifests);
         for manifest in &manifests {

@@ -152,7 +152,7 @@ impl Replay {
         let number = self.line;
         let Some(engine) = &mut self.engine else {
             let expected = if self.config.is_some() {
-                "the engine panics here, and the log does not say that it was built anew"
+                "the engine panics here, and the log does not say that it was rebuilt"
             } else {
                 "expected the header of a decision log"
             };

@@ -55,9 +55,7 @@ pub const NOT_EXPLAINED: &str = "expected workload or a kind of jobs";
 pub fn not_explained(word: &str) -> String {
     let kinds: Vec<_> = JobKind::all().iter().map(|kind| kind.kind().to_ascii_lowercase()).collect();
     let kinds = kinds.join(", ");
-    format!(
-        "{NOT_EXPLAINED} ({kinds}), found {word}: of what makes a job by itself, ask for the job that it makes"
-    )
+    format!("{NOT_EXPLAINED} ({kinds}), found {word}: if it makes a job, ask for that job")
 }
 
 #[cfg(test)]

@@ -378,7 +378,7 @@ impl Simulation {
                     self.record.refused(self.now, &manifest.source.to_string(), &error.to_string());
                 }
             }
-            Action::Event(index) => self.happen(index),
+            Action::Event(index) => self.apply_event(index),
             Action::Arrival(index) => self.arrive(index),
             Action::Ready(job, attempt) => self.pods_ready(&job, attempt),
             Action::Finish(job, attempt) => self.finish(&job, attempt),

@@ -1,5 +1,5 @@
 //! Explanations: the reason, the holders, remedies that were tried, the forecast.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 #[path = "worlds/queue.rs"]
 mod queue;

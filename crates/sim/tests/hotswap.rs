@@ -1,6 +1,6 @@
 //! Pods and failing nodes: the real Hotswap with simulated machines.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -89,7 +89,7 @@ const HIGH: &str = "high-jax-trillium";
 const LOW: &str = "low-jax-trillium";
 
 #[test]
-fn a_pool_that_is_about_to_go_is_left_at_once_and_the_one_that_made_way_runs_again_when_it_is_back() {
+fn a_pool_that_is_about_to_go_is_left_at_once_and_the_preempted_one_runs_again_when_it_is_back() {
     let events = json!([
         {"at": "10m", "departNodes": pool("v6e-pool-1")},
         {"at": "20m", "recoverNodes": pool("v6e-pool-1")},
@@ -156,7 +156,7 @@ fn a_pool_that_fails_counts_after_thirty_seconds_and_its_pods_end_when_it_is_bac
 }
 
 #[test]
-fn a_pool_that_flaps_displaces_no_jobset_and_what_ran_there_begins_anew() {
+fn a_pool_that_flaps_displaces_no_jobset_and_what_ran_there_begins_again() {
     let events = json!([
         {"at": "10m", "failNodes": pool("v6e-pool-1")},
         {"at": 625, "recoverNodes": pool("v6e-pool-1")},
@@ -188,7 +188,7 @@ fn nodes_that_are_deleted_are_left_at_once() {
 }
 
 #[test]
-fn without_workloads_to_make_way_a_jobset_waits_for_its_nodes() {
+fn without_workloads_to_preempt_a_jobset_waits_for_its_nodes() {
     let mut alone = page();
     alone.objects.retain(|m| m.object["metadata"]["name"] != LOW);
     let two = json!({"selector": {POOL: "v6e-pool-2"}});

@@ -1,6 +1,6 @@
 //! The simulator, what-if and explain support every kind of jobs in the registry, and declared kinds.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -205,7 +205,7 @@ fn a_job_of_every_kind_gets_nodes_of_its_topology() {
 }
 
 #[test]
-fn a_job_of_every_kind_makes_way_for_one_that_matters_more_and_runs_again() {
+fn a_job_of_every_kind_is_preempted_by_one_that_matters_more_and_runs_again() {
     let class = class();
     let mut urgent = job(JobKind::JOB);
     urgent["metadata"]["name"] = json!("urgent");
@@ -272,7 +272,7 @@ fn class() -> Value {
     })
 }
 
-/// A Job of all processors, for which others make way.
+/// A Job of all processors, for which others are preempted.
 fn large() -> Value {
     let mut large = job(JobKind::JOB);
     large["metadata"]["name"] = json!("large");

@@ -1,5 +1,5 @@
 //! Worlds that are split into parts give the same result, and are not split if something reaches across. Worlds as text.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -92,7 +92,7 @@ fn a_world_in_parts_is_as_the_whole() {
     whole.run(|_| {}).unwrap();
     let report = shown(whole.record(), whole.lasted());
     let preemptions = report.1.iter().filter(|line| line.contains("\"preempted\"")).count();
-    assert!(preemptions > 20, "{preemptions} preemptions: too few to tell anything");
+    assert!(preemptions > 20, "{preemptions} preemptions: too few to prove anything");
     let joined = shown(&played.record, played.lasted);
     assert_eq!(report.0, joined.0);
     for (one, other) in report.1.iter().zip(&joined.1) {

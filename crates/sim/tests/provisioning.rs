@@ -1,6 +1,6 @@
 //! Requests for nodes: the real controller of provisioning checks, and a stand-in for the cluster autoscaler.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
 //! Run times: of jobs that were read while they ran, of elastic jobs, of jobs with a bound, and of jobs with admission checks.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 #[path = "worlds/queue.rs"]
 mod queue;
@@ -53,7 +53,7 @@ fn as_read(simulation: &Simulation, others: &str) -> Manifests {
     manifests
 }
 
-/// Goes on from there.
+/// Continues from there.
 fn gone_on(simulation: &Simulation, others: &str) -> Simulation {
     let manifests = as_read(simulation, others);
     let options = Options { start: simulation.now(), ..options(&manifests) };
@@ -87,7 +87,7 @@ fn finishes(simulation: &Simulation) -> usize {
 }
 
 #[test]
-fn a_job_of_another_kind_that_was_read_goes_on_from_where_it_was() {
+fn a_job_of_another_kind_that_was_read_continues_from_where_it_was() {
     let set = "---
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet

@@ -1,6 +1,6 @@
 //! Queued pods and serving objects in the simulator: Deployments, StatefulSets, groups of pods.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 mod worlds;
 
@@ -15,7 +15,7 @@ use sluice_engine::{Kind, ObjectRef};
 use sluice_sim::{File, Manifests, Simulation, prepare, series};
 use worlds::{options, report, run};
 
-/// A queue `main` with so many CPUs, and these documents.
+/// A queue `main` with `cpus` CPUs, and these documents.
 fn world(cpus: u32, documents: &[Value]) -> String {
     let mut text = format!(
         "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: f}}\n---\n\
@@ -46,7 +46,7 @@ fn manifests(text: String) -> Manifests {
     Manifests::read(&[File { name: "world".to_owned(), text, named: true }]).unwrap()
 }
 
-/// What happens in so many hours.
+/// What happens in `hours` hours.
 fn played(text: String, hours: i64) -> Simulation {
     played_with(text, hours, &[])
 }
@@ -74,7 +74,7 @@ fn status(simulation: &Simulation, kind: JobKind, name: &str) -> Value {
 }
 
 #[test]
-fn what_serves_makes_way_comes_back_is_scaled_and_is_deleted() {
+fn what_serves_is_preempted_comes_back_is_scaled_and_is_deleted() {
     let simulation = run("serving.yaml");
     let record = simulation.record();
     let count = |word: &str, job: &str| {
@@ -221,7 +221,7 @@ fn a_pod_that_runs_alone_ends_and_one_that_is_deleted_does_not_come_back() {
 }
 
 #[test]
-fn pods_of_a_node_that_fails_are_made_anew_elsewhere() {
+fn pods_of_a_node_that_fails_are_made_again_elsewhere() {
     let node = |name: &str| {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "status": {"allocatable": {"cpu": 2, "pods": 10}}})

@@ -1,6 +1,6 @@
 //! Whole simulations: the scenarios of `examples/simulate`, determinism, conservation of quota, reports, replay.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 mod worlds;
 
@@ -53,27 +53,27 @@ fn scenarios_of_examples_have_the_order_seen_on_a_control_plane() {
     assert!(compared >= 5, "only {compared} orders were compared");
 }
 
-/// What happens where `job` makes way for `other`, which matters more, and runs again once that has ended.
-fn made_way(job: &str, other: &str) -> Vec<String> {
+/// What happens where `job` is preempted by `other`, which matters more, and runs again once that has ended.
+fn preempted(job: &str, other: &str) -> Vec<String> {
     let reported =
         [("admitted", job), ("preempted", job), ("admitted", other), ("finished", other), ("admitted", job)];
     reported.map(|(what, job)| format!("{what} team-a/{job}")).into()
 }
 
 #[test]
-fn jobs_of_every_kind_make_way_and_run_again() {
+fn jobs_of_every_kind_are_preempted_and_run_again() {
     for (file, job, other) in [
         ("kubeflow.yaml", "finetune", "allreduce"),
         ("appwrapper.yaml", "finetune", "release"),
         ("spark.yaml", "backfill", "report"),
         ("trainjob.yaml", "finetune", "release"),
     ] {
-        let mut wanted = made_way(job, other);
+        let mut wanted = preempted(job, other);
         wanted.push(format!("finished team-a/{job}"));
         assert_eq!(events(run(file).record()), wanted, "{file}");
     }
     // A RayCluster does not end by itself.
-    assert_eq!(events(run("ray.yaml").record()), made_way("notebook", "tune"));
+    assert_eq!(events(run("ray.yaml").record()), preempted("notebook", "tune"));
 }
 
 #[test]

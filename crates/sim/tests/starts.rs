@@ -1,5 +1,5 @@
 //! When the Workloads of a queue start: the same estimates as in an explanation, with their ranges and preempted jobs.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 #[path = "worlds/queue.rs"]
 mod queue;

@@ -345,8 +345,8 @@ fn progress(line: &str) {
 }
 
 /// The version of `module` that the `require` of this go.mod pins.
-fn pinned_version(go_mod: &str, module: &str) -> Option<String> {
-    go_mod.lines().find_map(|line| {
+fn pinned_version(pins: &str, module: &str) -> Option<String> {
+    pins.lines().find_map(|line| {
         let mut words = line.trim().trim_start_matches("require ").split_whitespace();
         let version = (words.next() == Some(module)).then(|| words.next()).flatten()?;
         version.starts_with('v').then(|| version.to_owned())
@@ -357,10 +357,10 @@ fn pinned_version(go_mod: &str, module: &str) -> Option<String> {
 fn build(tool: Tool, bin: &Path, partial: &Path) -> Result<()> {
     let Source { folder, module, package, .. } = tool.source();
     let folder = modules().join(folder);
-    let go_mod = folder.join("go.mod");
-    let text = fs::read_to_string(&go_mod).with_context(|| format!("reading {}", go_mod.display()))?;
-    let version = pinned_version(&text, module)
-        .with_context(|| format!("{} does not pin {module}", go_mod.display()))?;
+    let pins = folder.join("go.mod");
+    let text = fs::read_to_string(&pins).with_context(|| format!("reading {}", pins.display()))?;
+    let version =
+        pinned_version(&text, module).with_context(|| format!("{} does not pin {module}", pins.display()))?;
     progress(&format!(
         "building {} {version} (a cold build of everything takes several minutes)",
         tool.name()

@@ -171,7 +171,7 @@ impl Manager {
         self.program.signal(Signal::STOP)
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Lets it continue (SIGCONT).
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ impl Manager {
         Ok(kibibytes * 1024)
     }
 
-    /// Lets it run on when this process ends (see [`ControlPlane::hand_over`]); its process id.
+    /// Leaves it running when this process ends (see [`ControlPlane::hand_over`]); its process id.
     pub fn hand_over(mut self) -> u32 {
         self.program.detach();
         self.program.id()

@@ -22,7 +22,7 @@ macro_rules! needs {
 /// What to do with a test.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    Told,
+    Runs,
     /// The test is skipped, with this message.
     LeftOut(String),
     /// The test fails, for this reason.
@@ -33,7 +33,7 @@ impl Verdict {
     fn of(tool: Tool, is_there: bool, all: bool) -> Self {
         let needs = format!("needs {} (make control-plane)", tool.name());
         match (is_there, all) {
-            (true, _) => Self::Told,
+            (true, _) => Self::Runs,
             (false, false) => Self::LeftOut(format!("skipped: {needs}")),
             (false, true) => Self::Fails(needs),
         }
@@ -54,7 +54,7 @@ fn is_set(value: Option<&OsStr>) -> bool {
 pub fn has(tool: Tool) -> bool {
     let all = ALL_STORIES.iter().any(|name| is_set(std::env::var_os(name).as_deref()));
     match Verdict::of(tool, assets::is_there(tool), all) {
-        Verdict::Told => true,
+        Verdict::Runs => true,
         Verdict::LeftOut(line) => {
             // Past the harness, which shows nothing of tests that pass. A line that cannot be written fails no test.
             let _ = writeln!(std::io::stderr(), "{line}");
@@ -74,7 +74,7 @@ mod tests {
         let left_out = "skipped: needs kuberay-operator (make control-plane)".to_owned();
         assert_eq!(of(false, false), Verdict::LeftOut(left_out));
         assert_eq!(of(false, true), Verdict::Fails("needs kuberay-operator (make control-plane)".to_owned()));
-        assert_eq!([of(true, false), of(true, true)], [Verdict::Told, Verdict::Told]);
+        assert_eq!([of(true, false), of(true, true)], [Verdict::Runs, Verdict::Runs]);
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn make_test_tells_all_stories() {
+    fn make_test_runs_all_stories() {
         let makefile = std::fs::read_to_string(assets::workspace().join("Makefile")).unwrap();
         let (_, recipe) = makefile.split_once("\ntest: ").unwrap();
         let recipe = recipe.split("\n\n").next().unwrap();

@@ -363,7 +363,7 @@ impl ControlPlane {
         others.iter().chain(api_server).chain(etcd).map(Program::id).collect()
     }
 
-    /// Lets everything run on without this process; returns the ids of the programs. The process that takes over adopts them
+    /// Leaves everything running without this process; returns the ids of the programs. The process that takes over adopts them
     /// with a [`Watchdog`] of its own on [`ControlPlane::folder`].
     pub fn hand_over(self) -> Vec<u32> {
         let ids = self.program_ids();

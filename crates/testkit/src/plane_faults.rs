@@ -31,7 +31,7 @@ impl ControlPlane {
         self.signal(part, Signal::STOP)
     }
 
-    /// Lets a program go on (SIGCONT).
+    /// Lets a program continue (SIGCONT).
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl ControlPlane {
         self.signal_controllers(Signal::STOP)
     }
 
-    /// Lets them go on.
+    /// Lets them continue.
     ///
     /// # Errors
     ///

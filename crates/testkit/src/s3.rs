@@ -83,7 +83,7 @@ impl S3Gateway {
         self.program.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     ///
     /// # Errors
     /// The signal cannot be sent.

@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn the_runtimes_are_those_of_the_version_that_is_built() {
-        let go_mod = fs::read_to_string(workspace().join("tests/control-plane/trainer/go.mod")).unwrap();
+        let pins = fs::read_to_string(workspace().join("tests/control-plane/trainer/go.mod")).unwrap();
         let module = "github.com/kubeflow/trainer/v2 v";
-        let pinned = go_mod.lines().map(str::trim).find(|line| line.starts_with(module)).unwrap();
+        let pinned = pins.lines().map(str::trim).find(|line| line.starts_with(module)).unwrap();
         let first = RUNTIMES.lines().next().unwrap();
         assert!(first.contains(&format!("{pinned},")), "{first}");
         let names: Vec<_> = runtimes().unwrap().iter().map(|one| one["metadata"]["name"].clone()).collect();

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_error_tells_what_was_seen_last() {
+    async fn the_error_says_what_was_seen_last() {
         let failed =
             eventually("a miracle", Duration::from_millis(1), || async { Ok(progress(false, "nothing")) })
                 .await;

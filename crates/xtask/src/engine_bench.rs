@@ -30,7 +30,7 @@ pub struct InstructionBudget {
 mod big;
 mod events;
 
-/// Measure the whole engine on a world of so many ClusterQueues, as JSON.
+/// Measure the whole engine on a world of a number of ClusterQueues, as JSON.
 #[derive(clap::Args)]
 pub struct Args {
     /// ClusterQueues, each with a LocalQueue and ten Workloads.
@@ -281,7 +281,7 @@ struct HeadMetadata {
 }
 
 impl HeadMetadata {
-    /// What tells a version of the object from all others.
+    /// What distinguishes a version of the object from all others.
     fn identity(&self) -> (&str, &str, &str, &str, i64) {
         (&self.namespace, &self.name, &self.uid, &self.resource_version, self.generation)
     }

@@ -1,6 +1,6 @@
 //! What one event of a node or a pod costs where thousands of nodes have a topology and Hotswap acts: it touches that node alone.
 //!
-//! Lowest domains that are counted, queues that are told, pods that are looked at and looks at everything have budgets; the CPU time in which the
+//! Lowest domains that are counted, queues that are notified, pods that are read and passes over everything have budgets; the CPU time in which the
 //! engine takes the event in is reported.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const RACK: usize = 50;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// So many racks of 50 nodes.
+    /// The number of racks of 50 nodes.
     racks: usize,
     /// By what happens.
     event: BTreeMap<String, Counts>,
@@ -36,7 +36,7 @@ pub struct Budget {
 struct Counts {
     /// Lowest domains that were counted.
     leaves: u64,
-    /// Queues that were told.
+    /// Queues that were notified.
     queues: u64,
     /// Pods that were looked at.
     pods: u64,
@@ -85,7 +85,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) {
     }
 }
 
-/// JobSets of four pods in one rack each that run, and one that no rack is large enough for, in a world of so many racks.
+/// JobSets of four pods in one rack each that run, and one that no rack is large enough for, in a world of `racks` racks.
 fn world(racks: usize) -> Bed {
     let mut bed = Bed::new();
     bed.c.checked = false;

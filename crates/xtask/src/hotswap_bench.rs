@@ -18,15 +18,15 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef};
 use crate::beds::Bed;
 use crate::case::stopwatch;
 
-/// Measure the search for room while half of so many node pools fail, as JSON.
+/// Measure the search for room while half of a number of node pools fail, as JSON.
 #[derive(clap::Args)]
 pub struct Args {
     /// Pools that fail; there is one more, and as many that stay. Or racks that fail.
     failing: usize,
-    /// So many racks of 50 nodes with a topology instead of pools, the failing ones among them.
+    /// The number of racks of 50 nodes with a topology instead of pools, the failing ones among them.
     #[arg(long, value_name = "N")]
     racks: Option<usize>,
-    /// Stop after so many cycles and print what was measured until then.
+    /// Stop after this number of cycles and print what was measured until then.
     #[arg(long, value_name = "N", default_value_t = MAX_CYCLES)]
     cycles: u64,
     /// Nodes and Workloads that a cycle looks at, at most: the engine's own limit unless given.
@@ -37,7 +37,7 @@ pub struct Args {
     decide: bool,
 }
 
-/// So many cycles are measured unless the command line says otherwise.
+/// The number of cycles that are measured unless the command line says otherwise.
 const MAX_CYCLES: u64 = 20_000;
 /// Until it is decided what moves and what makes room: a goal, not a budget.
 const DECIDED_GOAL_MS: f64 = 100.0;

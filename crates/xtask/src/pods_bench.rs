@@ -18,7 +18,7 @@ use crate::model::Cluster;
 use crate::model::build::job;
 use crate::model::pods::{member, pod};
 
-/// Measure jobs that are made of so many pods, as JSON.
+/// Measure jobs that are made of a number of pods, as JSON.
 #[derive(clap::Args)]
 pub struct Args {
     /// What the pods are.
@@ -220,7 +220,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A queue with quota for so many pods, or for one of them, and what makes them.
+    /// A queue with quota for `pods` pods, or for one of them, and what makes them.
     fn new(kind: Pods, pods: usize) -> Self {
         let mut config = EngineConfig::default();
         config.frameworks.insert(JobKind::POD);

@@ -118,7 +118,7 @@ const CORE_DEPENDENCIES: &str = "crates/core/dependencies.txt";
 /// Check what the compiler does not: file sizes, words, dependencies between crates, generated files.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write the golden list of core's dependencies anew.
+    /// Write the golden list of core's dependencies again.
     #[arg(long)]
     bless: bool,
     /// Only print the names of the crates that see other features when they are compiled alone, for a loop that checks each of them so.

@@ -1,7 +1,7 @@
 // The controller of AppWrappers as one program of the test bed.
 //
 // Its own main package wants a namespace with its configuration, certificates and fixed ports. Everything that acts on AppWrappers is its own;
-// only nodes with broken devices, which it can tell apart, are left out, and what it may wait for is shorter.
+// only nodes with broken devices, which it can identify, are left out, and what it may wait for is shorter.
 package main
 
 import (

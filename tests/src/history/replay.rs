@@ -127,7 +127,7 @@ impl Replay {
         let admission = |workload: &Value| workload["status"]["admission"].clone();
         if holds(object, "Admitted") && holds(&before, "Admitted") && admission(object) != admission(&before)
         {
-            bail!("it is admitted anew without having been evicted");
+            bail!("it is admitted again without having been evicted");
         }
         self.is_not_freed(&before)?;
         let mut used = BTreeMap::<String, i128>::new();
@@ -216,8 +216,8 @@ mod tests {
         assert!(twice.contains("admitted twice"), "{twice}");
         let much = outcome(vec![workload("w", ADMITTED, 3)]).unwrap_err();
         assert!(much.contains("gives 3000 thousandths of a processor and has 2000"), "{much}");
-        let anew = outcome(vec![workload("w", ADMITTED, 1), workload("w", ADMITTED, 2)]).unwrap_err();
-        assert!(anew.contains("anew"), "{anew}");
+        let again = outcome(vec![workload("w", ADMITTED, 1), workload("w", ADMITTED, 2)]).unwrap_err();
+        assert!(again.contains("again"), "{again}");
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl Checker {
     pub fn rest(&mut self) {
         self.end_excesses();
         for key in self.live() {
-            self.note(Rule::GoesOn, &key, "it goes on after all jobs have ended".to_owned());
+            self.note(Rule::GoesOn, &key, "it continues after all jobs have ended".to_owned());
         }
         for key in self.open.clone() {
             self.note(Rule::Lost, &key, "it has not ended".to_owned());

@@ -35,7 +35,7 @@ impl Dice {
         least + self.below(most - least + 1)
     }
 
-    /// True once in so many times.
+    /// True once in `times` times.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

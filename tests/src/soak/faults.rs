@@ -32,7 +32,7 @@ pub(super) struct Played {
     pub harmed: BTreeMap<String, usize>,
 }
 
-/// Plays every kind of fault at least once, and goes on until the load is over. Notes what there was.
+/// Plays every kind of fault at least once, and continues until the load is over. Notes what there was.
 pub(super) async fn play(
     size: Size,
     plane: &ControlPlane,
@@ -52,7 +52,7 @@ pub(super) async fn play(
             }
             tokio::time::sleep(plan::pause(&mut dice) * size.pauses).await;
             println!("fault: {fault:?}");
-            let harmed = happen(fault, plane, fleet, &mut nodes).await;
+            let harmed = cause(fault, plane, fleet, &mut nodes).await;
             let harmed = harmed.with_context(|| format!("playing {fault:?}"))?;
             let loaded = !load_is_over.load(Ordering::Relaxed);
             let mut played = lock();
@@ -121,7 +121,7 @@ async fn disrupt(whom: Whom, disruption: Disruption, fleet: &Fleet) -> Result<us
 }
 
 /// Makes one fault happen. How many requests it harmed.
-async fn happen(fault: Fault, plane: &ControlPlane, fleet: &Fleet, nodes: &mut Nodes) -> Result<usize> {
+async fn cause(fault: Fault, plane: &ControlPlane, fleet: &Fleet, nodes: &mut Nodes) -> Result<usize> {
     match fault {
         // Other faults happen meanwhile.
         Fault::LoseNode(node, period) => {

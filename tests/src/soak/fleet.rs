@@ -114,7 +114,7 @@ impl Fleet {
         let mut found = Vec::new();
         for path in self.logs() {
             let text = std::fs::read_to_string(&path).context("reading a log")?;
-            found.extend(text.lines().filter(|line| tells_of_a_panic(line)).map(str::to_owned));
+            found.extend(text.lines().filter(|line| reports_a_panic(line)).map(str::to_owned));
         }
         Ok(found)
     }
@@ -200,7 +200,7 @@ impl Fleet {
 
 /// Whether a line of a log is one that a healthy process never writes. Panics of the engine and of single objects are survived, and have words
 /// of their own.
-fn tells_of_a_panic(line: &str) -> bool {
+fn reports_a_panic(line: &str) -> bool {
     let said = [
         "panicked",
         "panic in the engine",
@@ -254,10 +254,10 @@ mod tests {
             "ERROR sluice: the manager failed on this object: it is set aside until it changes object=Job/ns/j",
             "WARN sluice: a write was refused why=\"the write panicked: a bug in a write\"",
         ] {
-            assert!(tells_of_a_panic(line), "{line}");
+            assert!(reports_a_panic(line), "{line}");
         }
         for line in ["INFO sluice: leading", "WARN sluice: late reservation revoked object=Workload/ns/w"] {
-            assert!(!tells_of_a_panic(line), "{line}");
+            assert!(!reports_a_panic(line), "{line}");
         }
     }
 }

@@ -23,11 +23,11 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a user waits for one answer.
 const ANSWER: Duration = Duration::from_secs(35);
-/// A pod runs so many seconds.
+/// For how many seconds a pod runs.
 pub(super) const RUNS: &str = "sluice.dev/run-seconds";
-/// A pod with this runs so many seconds at most, and at least as many as [`RUNS`] says.
+/// For how many seconds a pod with this runs at most, and at least as many as [`RUNS`] says.
 pub(super) const AT_MOST: &str = "sluice.dev/run-seconds-at-most";
-/// A pod with this takes so many seconds to stop.
+/// How many seconds a pod with this takes to stop.
 const STOPS: &str = "sluice.dev/stop-seconds";
 
 /// What users need.
@@ -54,7 +54,7 @@ impl Users<'_> {
         let mut late = false;
         for act in acts {
             late = late || Instant::now() > deadline;
-            // What was stopped is let go on in any case.
+            // What was stopped is resumed in any case.
             if late && !matches!(act, Act::Activate { .. } | Act::Resume { .. }) {
                 continue;
             }

@@ -166,7 +166,7 @@ pub(super) fn acts(seed: u64, user: u32, jobs: usize) -> Vec<Act> {
 }
 
 fn job(dice: &mut Dice, name: String) -> JobPlan {
-    // Some run for longer than anything else may go on; they leave room for others.
+    // Some run for longer than anything else may continue; they leave room for others.
     let long = dice.one_in(20);
     let shape = if long { Shape::Plain } else { *dice.pick(&SHAPES) };
     let pods = dice.between(1, 4).max(if shape == Shape::Plain { 1 } else { 2 });

@@ -15,7 +15,7 @@ use super::world::NAMESPACES;
 /// How often all are looked at.
 const EVERY: Duration = Duration::from_secs(15);
 
-/// For how many rounds a pod may be in the same phase: two more than it runs for. A touch lets a fake node begin its time anew.
+/// For how many rounds a pod may be in the same phase: two more than it runs for. A touch lets a fake node begin its time again.
 fn rounds(pod: &Pod) -> u64 {
     let annotations = pod.annotations();
     let runs = annotations.get(AT_MOST).or_else(|| annotations.get(RUNS));

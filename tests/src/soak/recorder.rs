@@ -81,9 +81,9 @@ struct Shared {
     began: Instant,
     /// The newest revision that was seen.
     seen: u64,
-    /// Why it can go on no more.
+    /// Why it can continue no more.
     failure: Option<String>,
-    /// Why it last had to begin anew.
+    /// Why it last had to begin again.
     trouble: String,
 }
 

@@ -13,7 +13,7 @@ const MEMORY: u64 = 128 << 20;
 /// One fault in so many has the controllers of jobs miss something: two of the 22 kinds keep them from the API server, which are etcd and the API
 /// server itself, ended.
 const FAULTS_OF_AN_OVERSIGHT: usize = 11;
-/// One fault in so many comes while an admission is under way whose right a user takes away: those that make a write of the leader late.
+/// One fault in this number comes while an admission is under way whose right a user takes away: those that make a write of the leader late.
 const FAULTS_OF_A_LATE_ADMISSION: usize = 4;
 
 /// How large a day is.
@@ -58,7 +58,7 @@ pub struct Report {
     pub(super) panics: Vec<String>,
     pub(super) memory: Memory,
     pub(super) made: usize,
-    /// Jobs that ended only after the JobSet controller had begun anew: it had missed something, and Sluice had nothing left to do for them.
+    /// Jobs that ended only after the JobSet controller had begun again: it had missed something, and Sluice had nothing left to do for them.
     pub(super) overlooked: usize,
     pub(super) took: Duration,
 }
@@ -94,7 +94,7 @@ impl Report {
             ("reservations of former leaders above a limit", late_reservations, leaders),
             ("pods beyond what their Job has at a time", surplus, faults),
             (
-                "jobs that ended only once the JobSet controller had begun anew",
+                "jobs that ended only once the JobSet controller had begun again",
                 self.overlooked,
                 (self.made / 50).min(faults.div_ceil(FAULTS_OF_AN_OVERSIGHT)),
             ),
@@ -188,7 +188,7 @@ impl std::fmt::Display for Report {
         writeln!(f, "{}", account.returns)?;
         writeln!(f, "admitted just after the right to it went: {}", account.late_admissions)?;
         writeln!(f, "more pods than a Job has at a time, made by its own controller: {}", account.surplus)?;
-        writeln!(f, "ended only once the JobSet controller had begun anew: {}", self.overlooked)?;
+        writeln!(f, "ended only once the JobSet controller had begun again: {}", self.overlooked)?;
         let (idle, peak) = (self.memory.idle >> 20, self.memory.peak >> 20);
         write!(f, "memory {idle} MiB idle, {peak} MiB at most; {} ends of a manager by itself", self.ended)
     }
@@ -271,7 +271,7 @@ mod tests {
         assert!(failures(|day| day.account.freed_unseen = 3).ends_with("had looked, at most 2"));
         assert!(failures(|day| day.account.late_admissions = 5).ends_with("went, at most 4"));
         assert!(failures(|day| day.account.surplus = 23).ends_with("at a time, at most 22"));
-        assert!(failures(|day| day.overlooked = 3).ends_with("begun anew, at most 2"));
+        assert!(failures(|day| day.overlooked = 3).ends_with("begun again, at most 2"));
     }
 
     /// However many jobs a day has: what is excused has faults for its cause.

@@ -172,7 +172,7 @@ async fn a_patch_of_what_was_not_seen_is_a_conflict() {
         assert_eq!(test_jobs.patch("stale", &stop(&seen, &[])[0]).await, Err(409), "{kind:?}: stop");
         assert_eq!(test_jobs.patch("stale", &suspend(&seen)).await, Err(409), "{kind:?}: suspend");
         let now = test_jobs.act("stale", |view| begin.clone().pinned(&view.resource_version)).await;
-        assert_eq!(now["spec"]["suspend"], false, "{kind:?}: pinned anew");
+        assert_eq!(now["spec"]["suspend"], false, "{kind:?}: pinned again");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::bed::definitions;
 /// What etcd takes at most (`--max-request-bytes`, by default). It has a margin above that, which is not counted on.
 const ETCD: usize = 1_572_864;
 
-/// The references to the pods of a group of so many, and the pods' names.
+/// The references to the pods of a group of `pods`, and the pods' names.
 fn owners(pods: usize, length: usize) -> Vec<OwnerReference> {
     let pod = |at: usize| {
         let name = format!("{at:a>length$}");

@@ -37,7 +37,7 @@ static BED: OnceCell<Bed> = OnceCell::const_new();
 /// Faults hit every test on the plane: one day at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// One plane for all; like [`sluice_testkit::shared`], but its API server watches etcd itself: a cache that is young tells
+/// One plane for all; like [`sluice_testkit::shared`], but its API server watches etcd itself: a cache that is young reports
 /// nothing of what was before, and the history would have a hole.
 async fn plane() -> &'static ControlPlane {
     static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
@@ -139,7 +139,7 @@ async fn audit(manager: &Manager) {
     .unwrap();
 }
 
-/// Checks the history, and that each Job was let run by an admission of its own.
+/// Checks the history, and that each Job was started by an admission of its own.
 async fn account(history: &History, place: &Place<'_>, cpu: u64, jobs: usize) -> Account {
     let quota = BTreeMap::from([(place.name.clone(), cpu)]);
     let account = history.check(&quota, DEADLINE).await.unwrap();
@@ -254,7 +254,7 @@ async fn refusals_for_a_while_are_outlived() {
 }
 
 #[tokio::test]
-async fn a_poisonous_object_is_set_aside_and_the_others_go_on() {
+async fn a_poisonous_object_is_set_aside_and_the_others_continue() {
     let (bed, _guard) = bed().await;
     let setup = bed.setup.clone().arg("--inject-panics");
     let mut manager = start(setup).await;
@@ -268,7 +268,7 @@ async fn a_poisonous_object_is_set_aside_and_the_others_go_on() {
     place.job("after", "lq", 1).await.unwrap();
     place.wait_until("after", true).await.unwrap();
     assert!(place.suspended("poison").await.unwrap());
-    assert!(!place.suspended("before").await.unwrap(), "what ran goes on");
+    assert!(!place.suspended("before").await.unwrap(), "what ran continues");
     assert_eq!(manager.ended(), None);
     audit(&manager).await;
     // It is looked at again when it changes.

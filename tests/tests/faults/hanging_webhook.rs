@@ -87,7 +87,7 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
     };
     let stopped = async {
         let patch = Patch::Merge(json!({"spec": {"suspend": false}}));
-        eventually("waits to be let run by hand", DEADLINE, || async {
+        eventually("waits to be resumed by hand", DEADLINE, || async {
             Ok(match here.jobs().patch("waits", &PatchParams::default(), &patch).await {
                 Ok(_) => Progress::Done(()),
                 Err(why) => Progress::NotYet(why.to_string()),

@@ -37,7 +37,7 @@ async fn a_hostile_tenant_gains_nothing() {
         queues::a_queue_name_that_changes_in_any_state_gains_nothing().boxed_local(),
         queues::a_running_job_that_takes_its_queue_name_off_keeps_no_quota_for_nothing().boxed_local(),
         unsuspended::a_job_that_is_unsuspended_by_hand_is_stopped_in_every_state().boxed_local(),
-        unsuspended::a_job_in_a_stopped_queue_is_stopped_and_one_with_more_pods_waits_anew().boxed_local(),
+        unsuspended::a_job_in_a_stopped_queue_is_stopped_and_one_with_more_pods_waits_again().boxed_local(),
         unsuspended::a_job_whose_quota_is_reserved_waits_for_its_checks().boxed_local(),
         unsuspended::a_job_that_is_finishing_gets_no_more_pods().boxed_local(),
         workloads::a_workload_that_is_not_the_jobs_own_admits_nothing().boxed_local(),

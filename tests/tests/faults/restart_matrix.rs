@@ -30,8 +30,11 @@ const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The ways of a cut: what it is called, whether the API server carries the write out, whether the manager dies. A manager that dies of a
 /// write that is lost leaves what it leaves after the write before: that is played alone only.
-const WAYS: [(&str, bool, bool); 3] =
-    [("goes on, answer lost", true, false), ("goes on, write lost", false, false), ("killed", true, true)];
+const WAYS: [(&str, bool, bool); 3] = [
+    ("continues, answer lost", true, false),
+    ("continues, write lost", false, false),
+    ("killed", true, true),
+];
 
 /// The ways of a protocol's cuts that the manager survives, or those that it does not. A swap takes a world of nodes and JobSets for each, so
 /// the manager always dies of it.

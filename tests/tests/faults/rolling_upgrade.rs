@@ -88,7 +88,7 @@ async fn wait_for_another_leader(client: &Client, before: &str) -> String {
     .unwrap()
 }
 
-/// Users and older tools that go on working all the while: Jobs, queues in v1beta1, lists in v1beta1. Tries again what fails. How many Jobs it made.
+/// Users and older tools that continue working all the while: Jobs, queues in v1beta1, lists in v1beta1. Tries again what fails. How many Jobs it made.
 async fn keep_working(client: Client, namespace: String, until: Arc<AtomicBool>) -> u32 {
     let older = |kind: &str, plural: &str| {
         let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta1", kind);

@@ -21,7 +21,7 @@ async fn workloads_take_one_write_each_and_few_more_while_the_api_server_is_busy
     let evictions = 2 * figures.evictions;
     let others = figures.status_writes.saturating_sub(evictions);
     assert!(figures.per_workload(others) <= budget("status_writes"), "{figures}");
-    // So many per second, a second's worth at once, and a first status of each after the last change.
+    // This number per second, a second's worth at once, and a first status of each after the last change.
     let most = 20 * (figures.wall.as_secs() + 3) + 60;
     assert!(figures.queue_writes <= most, "{figures}");
     let events = figures.events.saturating_sub(5 * figures.evictions);

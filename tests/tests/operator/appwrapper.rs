@@ -224,12 +224,12 @@ async fn an_appwrapper_that_cannot_be_queued_says_why_and_stays_suspended() {
     };
     let many: Vec<_> = (0..19).map(|_| wrapper("x")["spec"]["components"][3].clone()).collect();
     for (name, object, why) in [
-        ("fewer", declared(json!([{"replicas": 1, "path": path}])), "they are not those of the template"),
-        ("negative", declared(json!([{"replicas": -5, "path": path}])), "they are not those of the template"),
+        ("fewer", declared(json!([{"replicas": 1, "path": path}])), "podSets do not match the template"),
+        ("negative", declared(json!([{"replicas": -5, "path": path}])), "podSets do not match the template"),
         (
             "nowhere",
             declared(json!([{"replicas": 2, "path": "template.nowhere"}])),
-            "they are not those of the template",
+            "podSets do not match the template",
         ),
         (
             "many",
@@ -247,7 +247,7 @@ async fn an_appwrapper_that_cannot_be_queued_says_why_and_stays_suspended() {
         place.wait_for_event(&format!("AppWrapper/{name}"), "ErrWorkloadCompose", why).await.unwrap();
         assert_eq!(get(place, name).await["spec"]["suspend"], true, "{name}");
     }
-    // Others go on.
+    // Others continue.
     make(place, &wrapper("good")).await;
     wait_until_it_runs_on(place, "good", &flavors("unwrapped")[0]).await;
 }

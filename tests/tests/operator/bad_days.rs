@@ -78,7 +78,7 @@ async fn is_gone(api: &Api<DynamicObject>, name: &str) {
 }
 
 #[tokio::test]
-async fn unknown_queues_are_named_and_the_others_go_on() {
+async fn unknown_queues_are_named_and_the_others_continue() {
     let place = place("unknown-queue", 2).await;
     place.job("lost", "nowhere", 1).await.unwrap();
     place.job("fine", "lq", 1).await.unwrap();
@@ -243,7 +243,7 @@ async fn an_edited_job_that_waits_has_its_workload_updated_in_place() {
 }
 
 #[tokio::test]
-async fn an_edited_job_that_holds_quota_is_stopped_and_queued_anew() {
+async fn an_edited_job_that_holds_quota_is_stopped_and_queued_again() {
     let place = place("edited-reserved", 4).await;
     place.make_job(&job("shrinks", "lq", 1, 4, 3_600)).await.unwrap();
     place.wait_until("shrinks", true).await.unwrap();
@@ -254,7 +254,7 @@ async fn an_edited_job_that_holds_quota_is_stopped_and_queued_anew() {
     let workload = place.workload("shrinks").await.unwrap();
     assert_eq!(workload["spec"]["podSets"][0]["count"], 1);
     place.wait_for_counts([0, 1, 1]).await.unwrap();
-    // The counts are those of before, too: only the quota tells that the status is the new one.
+    // The counts are those of before, too: only the quota shows that the status is the new one.
     eventually("the quota of one pod in the status", DEADLINE, || async {
         let cpu = place.reserved_cpu().await?;
         Ok(progress(cpu == "1", cpu))
@@ -265,7 +265,7 @@ async fn an_edited_job_that_holds_quota_is_stopped_and_queued_anew() {
 }
 
 #[tokio::test]
-async fn an_edited_job_between_reservation_and_admission_is_queued_anew() {
+async fn an_edited_job_between_reservation_and_admission_is_queued_again() {
     let place = bare("edited-checked").await;
     place.flavor("edited-checked").await.unwrap();
     let checks: Api<DynamicObject> = place.global("AdmissionCheck", "admissionchecks");
@@ -366,7 +366,7 @@ async fn a_deleted_local_queue_leaves_what_runs_and_names_itself_to_what_waits()
     place.wait_for_condition("waits", "QuotaReserved", missing).await.unwrap();
     place.wait_for_counts([0, 1, 1]).await.unwrap();
     assert!(!place.suspended("runs").await.unwrap());
-    // The quota comes free although the queue is gone, and the new queue of the same name goes on.
+    // The quota comes free although the queue is gone, and the new queue of the same name continues.
     place.delete_job("runs").await.unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
     place.local_queue("lq", "going-local-queue").await.unwrap();

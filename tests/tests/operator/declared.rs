@@ -77,7 +77,7 @@ async fn pass(client: Client, namespace: String) -> kube::Result<()> {
         let over = ["Done", "Broken"].iter().any(|phase| errand.data["status"]["phase"] == *phase);
         let goes =
             errand.data["spec"]["state"] != "Paused" && !over && errand.metadata.deletion_timestamp.is_none();
-        // Also those that were made of what was read before it was held, and let go with other pods.
+        // Also those that were made of what was read before it was held, and released with other pods.
         let selector = &errand.data["spec"]["pod"]["spec"]["nodeSelector"];
         let is_stale =
             |pod: &Pod| json!(pod.spec.as_ref().and_then(|s| s.node_selector.as_ref())) != *selector;
@@ -230,9 +230,9 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
 
     the_plugin_knows_it(&place, workload["metadata"]["name"].as_str().unwrap()).await;
 
-    // One that its user lets go without quota is held again.
-    let go = Patch::Merge(json!({"spec": {"state": "Going"}}));
-    errands(&place.client, NAME).patch("first", &PatchParams::default(), &go).await.unwrap();
+    // One that its user releases without quota is held again.
+    let going = Patch::Merge(json!({"spec": {"state": "Going"}}));
+    errands(&place.client, NAME).patch("first", &PatchParams::default(), &going).await.unwrap();
     wait_until_on(&place, "first", None).await;
 
     set_quota(&place, [PODS, 0]).await;

@@ -54,14 +54,14 @@ async fn slice(place: &Place<'_>, stands: &str) -> Value {
     slices::standing(place, NAME, stands).await
 }
 
-/// Waits until so many pods run and so many wait, the slices are these, and no more processors are used than pods run.
+/// Waits until `runs` pods run and `waits` wait, the slices are these, and no more processors are used than pods run.
 async fn wait_until(place: &Place<'_>, runs: usize, waits: usize, slices: &[&str]) {
     wait_for_slices(place, slices).await;
     wait_for_pods(place, PODS, runs, waits).await;
     wait_for_usage(place, u64::try_from(runs).unwrap()).await;
 }
 
-/// There are no processes in pods: the test says that so many of those that run ended.
+/// There are no processes in pods: the test says that `count` of those that run ended.
 async fn end(place: &Place<'_>, count: usize) {
     let states = states(place).await.unwrap();
     let runs: Vec<_> = states.into_iter().filter(|(_, state)| *state == "runs").take(count).collect();
@@ -97,7 +97,7 @@ async fn grows(place: &Place<'_>) {
     scale(place, 6).await;
     wait_until(place, 4, 2, &["2 WorkloadSliceReplaced", "4 runs", "6 waits"]).await;
     place.wait_for_counts([1, 1, 1]).await.unwrap();
-    assert_eq!(free(place).await, four, "those that run go on");
+    assert_eq!(free(place).await, four, "those that run continue");
     set_quota(place, [6, 0]).await;
     wait_until(place, 6, 0, &["2 WorkloadSliceReplaced", "4 WorkloadSliceReplaced", "6 runs"]).await;
     place.wait_for_counts([0, 1, 1]).await.unwrap();
@@ -126,8 +126,8 @@ async fn shrinks(place: &Place<'_>) {
     wait_for_usage(place, 3).await;
 }
 
-/// It makes way while it waits for more; it comes back with as many pods as it asks for then.
-async fn makes_way_and_comes_back(place: &Place<'_>) {
+/// It is preempted while it waits for more; it comes back with as many pods as it asks for then.
+async fn is_preempted_and_comes_back(place: &Place<'_>) {
     let [_, new] = flavors(&place.name);
     let before = free(place).await;
     scale(place, 8).await;
@@ -161,7 +161,7 @@ async fn an_elastic_job_lives_through_everything_that_can_become_of_it() {
     let place = &place("elastic", [0, 0]).await;
     Box::pin(grows(place)).await;
     Box::pin(shrinks(place)).await;
-    Box::pin(makes_way_and_comes_back(place)).await;
+    Box::pin(is_preempted_and_comes_back(place)).await;
     // Deleted while some of its pods run and some wait.
     scale(place, 7).await;
     wait_for_pods(place, PODS, 5, 2).await;
@@ -203,7 +203,7 @@ async fn an_elastic_job_with_completions_gives_up_what_it_needs_no_more_and_ends
 }
 
 #[tokio::test]
-async fn a_pod_that_a_user_lets_go_uses_what_others_of_its_job_were_granted() {
+async fn a_pod_that_a_user_ungates_uses_what_others_of_its_job_were_granted() {
     let place = &place("elastic-hostile", [2, 0]).await;
     place.make_job(&job("plain", "lq", 3, 1, 3_600)).await.unwrap();
     let later = json!({"metadata": {"annotations": {ELASTIC: "true"}}});

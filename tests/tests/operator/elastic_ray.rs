@@ -26,7 +26,7 @@ const PODS: &str = "r-";
 /// The groups of workers.
 const GROUPS: [&str; 2] = ["small", "large"];
 
-/// An elastic job of the kind with Ray's autoscaler and so many workers of each group. The head asks for two processors, any other pod for one.
+/// An elastic job of the kind with Ray's autoscaler and `workers` workers of the groups. The head asks for two processors, any other pod for one.
 fn elastic(kind: JobKind, workers: [u32; 2]) -> DynamicObject {
     let group = |(name, replicas): (&str, u32)| json!({"groupName": name, "replicas": replicas, "minReplicas": 0, "maxReplicas": 9, "template": template()});
     let groups: Vec<_> = GROUPS.into_iter().zip(workers).map(group).collect();
@@ -110,7 +110,7 @@ impl<'a> Elastic<'a> {
         free.map(|pod| (pod.metadata.uid.unwrap(), flavor_of(pod.spec, &self.place.name))).collect()
     }
 
-    /// Waits until the job has these slices, so many pods run and so many wait, and so many processors are used.
+    /// Waits until the job has these slices, `runs` pods run, `waits` wait, and `cpu` processors are used.
     async fn wait_until(&self, slices: &[&str], [runs, waits]: [usize; 2], cpu: u64) {
         slices::wait_for(self.place, NAME, slices).await;
         wait_for_pods(self.place, PODS, runs, waits).await;
@@ -147,7 +147,7 @@ async fn grows(ray: &Elastic<'_>) {
     let waits = ["1+1+0 WorkloadSliceReplaced", "1+1+1 runs", "1+4+1 waits"];
     ray.wait_until(&waits, [3, 3], 4).await;
     ray.place.wait_for_counts([1, 1, 1]).await.unwrap();
-    assert_eq!(ray.free().await, three, "those that run go on");
+    assert_eq!(ray.free().await, three, "those that run continue");
     set_quota(ray.place, [7, 0]).await;
     let runs = ["1+1+0 WorkloadSliceReplaced", "1+1+1 WorkloadSliceReplaced", "1+4+1 runs"];
     ray.wait_until(&runs, [6, 0], 7).await;
@@ -177,8 +177,8 @@ async fn shrinks(ray: &Elastic<'_>) {
     ray.wait_until(&of("1+1+1 runs"), [3, 0], 4).await;
 }
 
-/// It makes way while it waits for more; it comes back with as many pods as it asks for then, in the other flavor.
-async fn makes_way_and_comes_back(ray: &Elastic<'_>) {
+/// It is preempted while it waits for more; it comes back with as many pods as it asks for then, in the other flavor.
+async fn is_preempted_and_comes_back(ray: &Elastic<'_>) {
     let [_, new] = flavors(&ray.place.name);
     let before = ray.free().await;
     ray.scale(1, 9, &[]).await;
@@ -211,7 +211,7 @@ async fn an_elastic_raycluster_lives_through_everything_that_can_become_of_it() 
     let ray = Elastic::new(&place, JobKind::RAY_CLUSTER);
     Box::pin(grows(&ray)).await;
     Box::pin(shrinks(&ray)).await;
-    Box::pin(makes_way_and_comes_back(&ray)).await;
+    Box::pin(is_preempted_and_comes_back(&ray)).await;
     // Deleted while some of its pods run and some wait.
     ray.scale(0, 4, &[]).await;
     wait_for_pods(&place, PODS, 5, 3).await;
@@ -241,7 +241,7 @@ async fn a_rayjob_has_the_size_of_its_cluster_and_ends() {
     ray.wait_until(&slices, [4, 2], 5).await;
     place.wait_for_counts([1, 1, 1]).await.unwrap();
 
-    // It makes way with all that its cluster has, and comes back as it was made: its cluster is gone.
+    // It is preempted with all that its cluster has, and comes back as it was made: its cluster is gone.
     make_urgent(&place, job("urgent", "lq", 6, 1, 3_600)).await;
     place.wait_until("urgent", true).await.unwrap();
     ray.wait_until_stopped().await;
@@ -285,7 +285,7 @@ async fn a_rayjob_that_grew_comes_back_on_another_flavor_and_is_deleted_while_it
     let before = ray.free().await;
     assert!(before.values().all(|flavor| *flavor == old), "{before:?}");
 
-    // It makes way as a whole, and there is room on the other flavor: for what it was made with, as its cluster is another one.
+    // It is preempted as a whole, and there is room on the other flavor: for what it was made with, as its cluster is another one.
     make_urgent(&place, job("urgent", "lq", 6, 1, 3_600)).await;
     place.wait_until("urgent", true).await.unwrap();
     ray.wait_until_stopped().await;
@@ -375,7 +375,7 @@ async fn what_users_do_to_an_elastic_rayjob_gets_it_no_more_than_its_quota() {
     ray.scale(0, 3, &[]).await;
     ray.wait_until(&["1+1+0+1 runs", "1+3+0+1 waits"], [3, 2], 4).await;
 
-    // A pod that a user lets go uses what others of its group were granted.
+    // A pod that a user ungates uses what others of its group were granted.
     let [granted, waits] = [ray.workers("small", "runs").await, ray.workers("small", "waits").await];
     let gate = Patch::Merge(json!({"spec": {"schedulingGates": null}}));
     pods(&place).patch(&waits[0], &PatchParams::default(), &gate).await.unwrap();
@@ -404,7 +404,7 @@ async fn what_users_do_to_an_elastic_rayjob_gets_it_no_more_than_its_quota() {
     let patch: json_patch::Patch = serde_json::from_value(operations).unwrap();
     ray.patch_cluster(&Patch::Json::<Value>(patch)).await;
     let clusters = ray.bench.api_of(JobKind::RAY_CLUSTER);
-    eventually("the cluster to be made anew", DEADLINE, || async {
+    eventually("the cluster to be made again", DEADLINE, || async {
         let all = clusters.list(&ListParams::default()).await?.items;
         let reported: Vec<_> =
             all.iter().map(|one| (&one.metadata.uid, one.data["spec"].to_string())).collect();

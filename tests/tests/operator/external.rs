@@ -131,7 +131,7 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     let explained = explanation(&place, "plain").await;
     assert!(explained.contains("it runs on the quota of the tour grand"), "{explained}");
     assert!(explained.contains("kubectl kueue explain workload tour-grand -n external"), "{explained}");
-    // What its controller lets go too early is held again.
+    // What its controller releases too early is held again.
     resume(&place, "plain").await;
     place.wait_until("plain", false).await.unwrap();
 

@@ -16,7 +16,7 @@ use crate::bed::bed;
 use crate::declared::plugin_says;
 use crate::flavors::{flavors, of_flavor, of_nodes, set_quota, two_flavors};
 
-/// A MiniCluster of so many pods, each of which asks for one processor.
+/// A MiniCluster of `size` pods, each of which asks for one processor.
 fn mini_cluster(name: &str, size: usize, seconds: u32) -> Value {
     json!({
         "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
@@ -58,7 +58,7 @@ async fn job(place: &Place<'_>, name: &str) -> Value {
     serde_json::to_value(place.jobs().get(name).await.unwrap()).unwrap()
 }
 
-/// Waits until so many pods of it run, as many as are admitted, and none but on the nodes of this flavor.
+/// Waits until `size` pods of it run, as many as are admitted, and none but on the nodes of this flavor.
 async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str, size: usize) {
     eventually(&format!("{}/{name} to run on {flavor}", place.name), DEADLINE, || async {
         let pods = pods(place, name).await;

@@ -104,7 +104,7 @@ impl Attack {
         drop(self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await);
     }
 
-    /// There are no more pods than of so many processors; a controller may make some a moment after it was stopped, which then go.
+    /// The pods use at most `processors`; a controller may make some a moment after it was stopped, which then go.
     async fn at_most(&self, processors: u32, when: &str) {
         let what = format!("{} to have pods of {processors} processors at most, {when}", self.place.name);
         for _ in 0..2 {

@@ -219,7 +219,7 @@ async fn what_runs_on_the_quota_of_a_job_stays_below_it_and_does_not_grow() {
     is_refused(resized("2").await, "does not get more than its Workload has quota for");
     is_refused(resized("1001m").await, "does not get more than its Workload has quota for");
     resized("500m").await.unwrap();
-    // So many that to compare them costs more than a policy may.
+    // To compare them costs more than a policy may.
     let many = (0..500)
         .map(|n| json!({"name": format!("c{n}"), "image": "i", "resources": {"requests": {"cpu": "1m"}}}));
     let mut crowd = job("crowd", QUEUE, 1, 1, HOUR);

@@ -220,7 +220,7 @@ async fn wait_for_all(place: &Place<'_>, jobs: &[&str], what: &str, holds: impl 
     .unwrap();
 }
 
-/// A JobSet of two Jobs of one pod each, of which the first ends after so many seconds, and the second later.
+/// A JobSet of two Jobs of one pod each, of which the first ends after `seconds` seconds, and the second later.
 fn set_of_two(name: &str, queue: &str, seconds: &str) -> Value {
     let group = |name: &str, seconds: &str| {
         let pods = json!({

@@ -114,7 +114,7 @@ async fn end(place: &Place<'_>, jobset: &str, group: &str, phase: &str) -> usize
 }
 
 #[tokio::test]
-async fn a_jobset_that_is_preempted_between_two_groups_goes_on_with_the_second() {
+async fn a_jobset_that_is_preempted_between_two_groups_continues_with_the_second() {
     let place = Place::bare(bed().await.plane, "between").await.unwrap();
     place.flavor("between").await.unwrap();
     let preemption = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
@@ -258,12 +258,12 @@ async fn the_rules_of_a_failure_policy_are_played_under_one_admission() {
         let about = event.regarding.as_ref().and_then(|object| object.name.as_deref());
         about == Some("again") && event.reason.as_deref() == Some("Started") && event.series.is_none()
     };
-    let told_once = eventually("its start to be told", DEADLINE, || async {
+    let start_reported = eventually("its start to be reported", DEADLINE, || async {
         let all = events.list(&ListParams::default()).await?;
         let count = all.iter().filter(|event| started(event)).count();
         Ok(progress(count == 1, count))
     });
-    told_once.await.unwrap();
+    start_reported.await.unwrap();
     // What it holds is free with it.
     jobsets.delete("again", &kube::api::DeleteParams::default()).await.unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
@@ -285,7 +285,7 @@ async fn replicas_that_run_again_after_a_restart_need_quota_again() {
     wait(&place, "other", "running", |s| s.replicated_jobs_status.iter().all(|g| g.ready == 1)).await;
 
     assert_eq!(end(&place, "train", "second", "Failed").await, 2);
-    let why = "True/OutOfSync: 2 pods of \"first\" run, and quota is held for only 0";
+    let why = "True/OutOfSync: 2 pods of \"first\" run, but quota covers only 0";
     place.wait_for_condition("train", "Evicted", why).await.unwrap();
     place.wait_for_condition("train", "QuotaReserved", "False").await.unwrap();
     let jobsets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);

@@ -288,7 +288,7 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     sending_ends_and_begins_again(&plane, &bucket, &team, [leader, follower]).await;
 }
 
-/// A manager that ends sends what it has; one with a wrong key is refused, and goes on; what it could not send is sent by the next one.
+/// A manager that ends sends what it has; one with a wrong key is refused, and continues; what it could not send is sent by the next one.
 async fn sending_ends_and_begins_again(
     plane: &ControlPlane,
     bucket: &Bucket,

@@ -171,7 +171,7 @@ async fn each_group_is_admitted_replaced_and_removed_by_itself() {
         let reported = ["immutable", "cannot be added or removed", "less than or equal to 5000"];
         assert!(reported.iter().any(|reported| refused.contains(reported)), "{patch}: {refused}");
     }
-    // A group that does not fit waits; the others go on.
+    // A group that does not fit waits; the others continue.
     scale(place, "web", 3).await;
     wait_for_groups(place, &["web/0", "web/1", "web/2"]).await;
     wait_for_pods(place, "web-", 4, 2).await;
@@ -205,7 +205,7 @@ async fn each_group_is_admitted_replaced_and_removed_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_makes_way_as_a_whole_and_comes_back_on_another_flavor() {
+async fn a_group_is_preempted_as_a_whole_and_comes_back_on_another_flavor() {
     needs!(Tool::LwsControllers);
     let place = place("lws-moves", [2, 0]).await;
     while_marking(&place, moves(&place)).await;
@@ -242,7 +242,7 @@ async fn moves(place: &Place<'_>) {
     .await
     .unwrap();
     finalizers(json!([])).await;
-    eventually("the group to be made anew", DEADLINE, || async {
+    eventually("the group to be made again", DEADLINE, || async {
         let leader = pods(place).get_opt("web-0").await?.and_then(|pod| pod.metadata.uid);
         Ok(progress(leader.is_some() && leader != before, format!("{leader:?}")))
     })
@@ -343,7 +343,7 @@ async fn nothing_runs_that_only_claims_to_be_of_a_group() {
     })
     .await
     .unwrap();
-    // The controller of LeaderWorkerSets makes a group anew when a pod with its marks ends.
+    // The controller of LeaderWorkerSets makes a group again when a pod with its marks ends.
     wait_for_pods(place, "web-", 2, 0).await;
     wait_for_groups(place, &["web/0"]).await;
     all.delete("forged", &DeleteParams::background()).await.unwrap();

@@ -213,11 +213,17 @@ async fn feature_gates_are_known_by_name_and_come_from_one_place() {
 }
 
 #[tokio::test]
-async fn the_log_level_goes_by_either_name() {
+async fn the_log_level_has_three_names_and_its_verbosity_lists_gates_without_effect() {
     let plane = plane().await;
     for (flag, shown, hidden) in [
         ("--zap-log-level=5", Some("\"level\":\"DEBUG\""), None),
         ("--zap-log-level=info", Some("\"level\":\"INFO\""), Some("\"level\":\"DEBUG\"")),
+        ("--log-level=info", Some("--v=1 lists them"), Some("these feature gates are on")),
+        (
+            "--v=1",
+            Some("these feature gates are on, but what they switch is not built yet: "),
+            Some("lists them"),
+        ),
         ("--log-level=error", None, Some("\"level\":\"INFO\"")),
     ] {
         let lease = flag.trim_start_matches('-').replace('=', "-");

@@ -249,7 +249,7 @@ async fn live(bench: &Bench<'_>) {
     bench.delete("second").await;
     place.wait_for_counts([0, 1, 1]).await.unwrap();
 
-    // A job that matters more takes its place; then there is room on the other flavor. Only their user makes pods anew.
+    // A job that matters more takes its place; then there is room on the other flavor. Only their user makes pods again.
     place.make_urgent(bench.mover.place, most).await.unwrap();
     place.wait_until("urgent", true).await.unwrap();
     bench.wait_until_it_waits("first").await;

@@ -227,7 +227,10 @@ async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
             "Error from server (Forbidden): clusterqueues.kueue.x-k8s.io \"big\" is forbidden: User \"eve\" cannot patch",
         ),
         ("list cq --context none", "context \"none\" does not exist"),
-        ("list lq -c big -o go-template={{.kind}}", "--clusterqueue does not go with this output format"),
+        (
+            "list lq -c big -o go-template={{.kind}}",
+            "--clusterqueue cannot be combined with this output format",
+        ),
     ] {
         let output = run(&kubeconfig, &line.split(' ').collect::<Vec<_>>()).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

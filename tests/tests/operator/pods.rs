@@ -13,7 +13,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, reported};
 
 use crate::bed::bed;
 
-/// A pod that asks for one processor and runs until it is deleted, or ends after so many seconds.
+/// A pod that asks for one processor and runs until it is deleted, or ends after `seconds` seconds.
 pub fn pod(name: &str, seconds: u32) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -30,7 +30,7 @@ pub fn pod(name: &str, seconds: u32) -> Value {
     })
 }
 
-/// The same in the group `g` of so many.
+/// The same in the group `g` of `total`.
 fn member(name: &str, total: usize, seconds: u32) -> Value {
     let mut pod = pod(name, seconds);
     pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!("g");
@@ -143,7 +143,7 @@ async fn a_pod_waits_for_quota_runs_and_is_released() {
     wait_for(&place, &[("first", "ended"), ("urgent", "runs")]).await;
     make(&place, pod("waits", 3_600)).await.unwrap();
     wait_for(&place, &[("first", "ended"), ("urgent", "runs"), ("waits", "waits")]).await;
-    // Three pods were let go after their Workloads were admitted.
+    // Three pods were ungated after their Workloads were admitted.
     let scraper = Scraper::new(place.plane);
     let labels =
         [r#"name="kueue.x-k8s.io/admission""#, r#"cluster_queue="pods-alone""#, r#"is_group="false""#];
@@ -179,7 +179,7 @@ async fn a_group_runs_as_a_whole_and_is_made_whole_again() {
     make(&place, member("e", 3, 3_600)).await.unwrap();
     wait_for(&place, &[("b", "runs"), ("c", "runs"), ("e", "runs")]).await;
     wait_for_workload(&place, "g", "WaitingForReplacementPods", "False").await;
-    // It makes way as a whole, and returns with new pods.
+    // It is preempted as a whole, and returns with new pods.
     make(&place, urgent(&place, "urgent")).await.unwrap();
     wait_for_workload(&place, "g", "WaitingForReplacementPods", "True/Preempted").await;
     for name in ["x", "y", "z"] {

@@ -92,7 +92,7 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
     assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Workload"), &json!(true)));
     // Events come after all else: one that is not written yet is lost in a crash.
     let asked = format!("dws-prov: {}", autoscaler::QUOTA_EXCEEDED);
-    eventually("the user to be told which quota", DEADLINE, || async {
+    eventually("the user to see which quota", DEADLINE, || async {
         let described = run(&plane, &["describe", "job", "waiting-job"]).await;
         Ok(progress(described.contains(&asked), described))
     })

@@ -24,7 +24,7 @@ async fn change(bench: &Bench<'_>, name: &str, field: &str, value: &Value) -> ku
     bench.api().patch(name, &PatchParams::default(), &Patch::Json::<()>(changes)).await.map(drop)
 }
 
-/// So many groups of workers.
+/// `number` groups of workers.
 fn groups(number: usize) -> Value {
     let group = |at: usize| json!({"groupName": format!("g{at}"), "replicas": 1, "minReplicas": 1, "maxReplicas": 1, "template": template()});
     (0..number).map(group).collect()

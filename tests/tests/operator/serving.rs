@@ -12,7 +12,7 @@ use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME};
 
 use crate::pods::{delete, make, place, pods, states, urgent, wait_for_workload, wait_until_gone};
 
-/// So many pods that ask for one processor each.
+/// `replicas` pods that ask for one processor each.
 pub fn deployment(name: &str, queue: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -49,7 +49,7 @@ async fn scale(place: &Place<'_>, name: &str, replicas: i32) {
     deployments(place).patch_scale(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Waits until so many pods whose names begin so run, and so many wait, and there are no others.
+/// Waits until `runs` pods whose names begin so run, and `waits` wait, and there are no others.
 pub async fn wait_for_pods(place: &Place<'_>, begins: &str, runs: usize, waits: usize) {
     let what = format!("{runs} pods of {}/{begins} to run and {waits} to wait", place.name);
     eventually(&what, DEADLINE, || async {
@@ -84,7 +84,7 @@ async fn the_pods_of_a_deployment_run_as_quota_allows() {
     wait_for_pods(&place, "other-", 0, 1).await;
     scale(&place, "web", 1).await;
     wait_for_pods(&place, "other-", 1, 0).await;
-    // A pod that makes way is deleted, and its successor waits.
+    // A preempted pod is deleted, and its successor waits.
     make(&place, urgent(&place, "urgent")).await.unwrap();
     wait_for_pods(&place, "urgent", 1, 0).await;
     eventually("one replica to run and one to wait", DEADLINE, || async {

@@ -16,7 +16,7 @@ fn containers(image: &str, cpu: &str) -> Value {
     json!([{"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}])
 }
 
-/// So many pods that ask for one processor each.
+/// `replicas` pods that ask for one processor each.
 pub fn set(name: &str, replicas: i32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet",
@@ -107,7 +107,7 @@ async fn a_stateful_set_is_admitted_held_preempted_and_deleted_as_a_whole() {
     wait_for_pods(&place, "web-", 0, 1).await;
     scale(&place, "other", 0).await;
     wait_for_pods(&place, "web-", 2, 0).await;
-    // It makes way as a whole, and comes back.
+    // It is preempted as a whole, and comes back.
     make(&place, urgent(&place, "urgent")).await.unwrap();
     wait_for_pods(&place, "urgent", 1, 0).await;
     // Its controller makes the second pod, too, if that goes while the first one still runs.

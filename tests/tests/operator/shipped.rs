@@ -157,7 +157,7 @@ async fn lives(place: &Place<'_>, kind: &Shipped) {
     let wanted: Vec<_> = kind.pod_sets.iter().map(|(name, pods)| (json!(name), json!(pods))).collect();
     assert_eq!(sets, wanted, "{}", kind.folder);
 
-    // One that its user lets go without quota is held again.
+    // One that its user releases without quota is held again.
     example.set_active(false).await;
     make_room(place).await;
     example.set(&running).await;

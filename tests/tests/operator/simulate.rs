@@ -179,7 +179,7 @@ fn watching_ends_when_its_reader_has_gone() {
         drop(reader);
         writer
     };
-    // A second takes a second: to go on would take minutes.
+    // A second takes a second: to continue would take minutes.
     let command = || {
         let mut command = Command::new(plugin().unwrap());
         command.current_dir(world.0.path()).args(["simulate", "queues.yaml", "jobs.yaml", "--watch", "1"]);
@@ -212,7 +212,7 @@ fn the_seed_decides_what_is_drawn() {
 
 /// Each kind of change, with what it brings.
 #[test]
-fn what_if_tells_sooner_later_preempted_starved_and_new() {
+fn what_if_shows_sooner_later_preempted_starved_and_new() {
     let world = World::new();
     world.write("nodes.yaml", NODES);
     let queue = |name: &str| {

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 
 static SHARED: OnceCell<(ControlPlane, FaultProxy, Manager)> = OnceCell::const_new();
 
-/// A plane that those share who have nothing to configure, each with a namespace and names of its own: so they count the writes of theirs alone.
+/// A plane shared by tests that configure nothing, each with a namespace and names of its own: so each counts its own writes alone.
 pub async fn shared() -> (&'static ControlPlane, &'static FaultProxy) {
     let start = || async { lasting().spawn(async { start_with(&json!({})).await }).await.unwrap() };
     let (plane, proxy, _) = SHARED.get_or_init(start).await;

@@ -80,7 +80,7 @@ async fn a_stopped_or_deleted_jobset_holds_its_quota_until_its_pods_ended_or_the
     place.wait_for_condition("new", "QuotaReserved", "False/WaitingForQuota").await.unwrap();
 
     // The status of the queue follows within a second.
-    eventually("the quota to be told as held", DEADLINE, || async {
+    eventually("the quota to be reported as held", DEADLINE, || async {
         let reserved = place.reserved_cpu().await?;
         Ok(progress(reserved == "2", reserved))
     })

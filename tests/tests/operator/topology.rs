@@ -22,7 +22,7 @@ const REQUIRED: &str = "kueue.x-k8s.io/podset-required-topology";
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
-/// A place with racks of so many nodes of 4 processors each, which no other pod can use, and a queue with enough quota for all of them.
+/// A place with racks of nodes of 4 processors each, which no other pod can use, and a queue with enough quota for all of them.
 /// The nodes of rack `a` are called `<place>-a-0` and so on.
 async fn racks(name: &'static str, racks: &[(&str, u32)]) -> Place<'static> {
     let preemption = json!({"withinClusterQueue": "LowerPriority"});
@@ -72,7 +72,7 @@ async fn take_all(place: &Place<'_>, nodes: u32) {
     workloads.delete("whole", &DeleteParams::default()).await.unwrap();
 }
 
-/// A Workload that takes so many whole nodes, wherever they are.
+/// A Workload that takes `count` whole nodes, wherever they are.
 fn whole_nodes(count: u32) -> Value {
     let container = json!({"name": "main", "image": "none", "resources": {"requests": {"cpu": "4"}}});
     let unconstrained = json!({"unconstrained": true});
@@ -94,7 +94,7 @@ pub fn hosts(place: &Place<'_>) -> Api<Node> {
     Api::all(place.client.clone())
 }
 
-/// An indexed Job of pods of so many processors, which have to be in one rack.
+/// An indexed Job of pods of `cpu` processors, which have to be in one rack.
 fn in_one_rack(name: &str, cpu: u32, pods: u32) -> Value {
     let mut job = job(name, "lq", cpu, pods, 3_600);
     job["spec"]["completionMode"] = json!("Indexed");
@@ -313,7 +313,7 @@ async fn a_pod_with_the_marks_of_another_workload_takes_no_place_of_its_pods() {
         },
     });
     place.pods().create(&PostParams::default(), &serde_json::from_value(forged).unwrap()).await.unwrap();
-    // The pod that is made anew gets the place, not the forged one.
+    // The pod that is made again gets the place, not the forged one.
     let first = place.pods_with(&format!("{JOB_NAME}=train,{INDEX}=0")).await.unwrap().remove(0);
     let name = first["metadata"]["name"].as_str().unwrap();
     place.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();

@@ -336,7 +336,7 @@ async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
         })
     };
     eventually("a JobSet in the TrainJob's name", DEADLINE, || async {
-        // The trainer makes its own again: the one who is faster wins.
+        // The trainer makes its own again: the faster one wins.
         let mut reported = String::new();
         for _ in 0..20 {
             let _ = jobsets(place).delete("fit", &DeleteParams::background()).await;
@@ -351,7 +351,7 @@ async fn a_jobset_in_the_name_of_a_trainjob_runs_no_more_than_was_admitted() {
     .await
     .unwrap();
     wait_for_no_pods(place, "fit").await;
-    // Admitted, too, it runs no other pods than those of the TrainJob: the trainer makes its JobSet anew,
+    // Admitted, too, it runs no other pods than those of the TrainJob: the trainer makes its JobSet again,
     // with seven nodes and the watcher of the runtime.
     set_quota(place, [16, 0]).await;
     eventually("the pods of the TrainJob", DEADLINE, || async {

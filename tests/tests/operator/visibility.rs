@@ -55,7 +55,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kueue-pe
 subjects: [{kind: ServiceAccount, name: carol, namespace: vis-a}]
 ";
 
-/// An administrator of queues, who is none of the cluster.
+/// An administrator of queues who is not a cluster administrator.
 const DORA: &str = r"
 apiVersion: v1
 kind: ServiceAccount
@@ -273,7 +273,7 @@ async fn a_viewer_of_cluster_queues_sees_them_with_priorities(plane: &ControlPla
     assert!(refused.contains("Forbidden"), "{refused}");
 }
 
-/// The role for administrators lets its user read what waits in every queue, and be told in explanations of the work of all.
+/// The role for administrators lets its user read what waits in every queue, and see the work of all in explanations.
 async fn an_administrator_of_queues_sees_all(plane: &ControlPlane, in_cluster_queue: &str) {
     apply(plane, DORA).await.unwrap();
     let dora = plane.kubeconfig_for_service_account("vis-a", "dora").await.unwrap();

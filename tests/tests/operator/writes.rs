@@ -19,7 +19,7 @@ fn api(here: &Place<'_>) -> Api<DynamicObject> {
     workloads::namespaced(&here.client, &here.name, "Workload", "workloads")
 }
 
-/// A Workload with one pod that asks for so many processors.
+/// A Workload with one pod that asks for `cpu` processors.
 async fn make(here: &Place<'_>, name: &str, cpu: u32) {
     make_with(here, name, cpu, 0).await;
 }

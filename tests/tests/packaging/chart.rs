@@ -263,7 +263,7 @@ fn pods_that_are_not_queued_may_be_changed_only_with_the_gates_for_it() {
         let of_pods = |rule: &Value| rule["resources"].to_string().contains("\"pods");
         all.into_iter().filter(of_pods).map(|rule| json!([rule["resources"][0], rule["verbs"]])).collect()
     };
-    // Those of a stopped job that its controller lets run on are deleted, of any kind.
+    // Those of a stopped job that its controller leaves running are deleted, of any kind.
     let seen = json!(["pods", ["delete", "list", "watch"]]);
     // Of elastic Jobs, and of pods with a place in a topology: their gate is taken off, and some of the latter are failed.
     let (ungated, failed) = (json!(["pods", ["patch"]]), json!(["pods/status", ["patch"]]));
@@ -368,8 +368,8 @@ fn bad_values_are_refused_with_what_is_wrong() {
         ("nameOverride=Upper", "nameOverride"),
         ("controllerManager.manager.image.repository=registry.k8s.io/kueue/kueue", "is the image of Kueue"),
         ("controllerManager.manager.image.repository=gcr.io/k8s-staging-kueue/kueue", "Name Sluice's"),
-        ("webhookService.ports[0].port=8443", "webhookService.ports is not supported but for 443"),
-        ("metricsService.ports[0].port=443", "metricsService.ports is not supported but for 8443"),
+        ("webhookService.ports[0].port=8443", "webhookService.ports supports only port 443"),
+        ("metricsService.ports[0].port=443", "metricsService.ports supports only port 8443"),
         ("metrics.prometheusRule.freeQuotaPercent=0", "minimum"),
         (
             "managerConfig.controllerManagerConfigYaml=kind: Configuration\ninternalCertManagement: {webhookServiceName: sluice-webhook-service}",

@@ -99,7 +99,7 @@ fn the_chart_has_the_version_of_the_workspace() {
     assert!(read("CHANGELOG.md").contains("## [Unreleased]"));
 }
 
-/// The folders that tell a story; `simulate` holds the same stories for the simulator.
+/// The folders with a story; `simulate` holds the same stories for the simulator.
 fn examples() -> Vec<PathBuf> {
     let entries = fs::read_dir(assets::workspace().join("examples")).unwrap();
     entries

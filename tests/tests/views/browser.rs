@@ -212,7 +212,7 @@ async fn pointed_at(page: &mut Page, selector: &str, begins: &str) -> View {
 }
 
 /// Pointing at each job that waited for a reason shows that reason.
-async fn pointing_tells_why(page: &mut Page, outcome: &Outcome, name: &str) {
+async fn pointing_shows_why(page: &mut Page, outcome: &Outcome, name: &str) {
     let (_, reason, message) = outcome.jobs[name].reasons.last().unwrap();
     let seen = pointed_at(page, "rect.hit", &format!("{name} (priority")).await;
     assert!(seen.tip.shown && seen.tip.text.contains(&format!("{reason}: {message}")), "{:?}", seen.tip);
@@ -259,7 +259,7 @@ async fn a_preemption_is_seen_as_it_happened() {
     let world = assets::workspace().join("examples/simulate/tpu-preemption.yaml");
     let (mut page, outcome, _folder) = shows_its_outcome(&world, "preemption").await;
     assert_eq!(outcome.report["totals"]["preemptions"], 1);
-    pointing_tells_why(&mut page, &outcome, "default/low-priority").await;
+    pointing_shows_why(&mut page, &outcome, "default/low-priority").await;
     let seen = unrolled(&mut page, "priority").await;
     let fills: std::collections::BTreeSet<_> =
         seen.picture(outcome.queues()[0], "Jobs").bars.iter().map(|bar| &bar.fill).collect();
@@ -315,7 +315,7 @@ async fn a_recorded_day_is_seen_as_a_simulation_is() {
     let changes: Vec<_> = seen.moments.iter().map(|moment| moment.tip.as_str()).collect();
     let quota = "1h (09:00 UTC): ClusterQueue team: 4 → 8 cpu of spot";
     let stopped =
-        ["1h40m (09:40 UTC): ClusterQueue team stops", "1h50m (09:50 UTC): ClusterQueue team goes on"];
+        ["1h40m (09:40 UTC): ClusterQueue team stops", "1h50m (09:50 UTC): ClusterQueue team continues"];
     assert_eq!(changes, [quota, stopped[0], stopped[1]]);
     let seen = pointed_at(&mut page, ".row .sign.preempted", "vision/low").await;
     assert!(seen.tip.text.contains("by vision/high: InClusterQueue"), "{:?}", seen.tip);
@@ -428,6 +428,6 @@ async fn flavors_of_a_cohort_are_distinguished_and_names_do_no_harm() {
     assert_eq!(outcome.flavors().len(), 3);
     // Its reason holds a script.
     assert!(outcome.jobs["research/hostile"].reasons[0].2.contains("<script>"));
-    pointing_tells_why(&mut page, &outcome, "research/hostile").await;
+    pointing_shows_why(&mut page, &outcome, "research/hostile").await;
     nothing_gets_out(&mut page).await;
 }

@@ -424,7 +424,7 @@ async fn what_a_server_lacks_or_breaks_is_said_in_a_sentence() {
     go(&mut page, "nodes", "This server does not show nodes.").await;
     go(&mut page, "tomorrow", "Simulate").await;
     page.click("Simulate").await.unwrap();
-    shows(&mut page, "This server does not play the future.").await;
+    shows(&mut page, "This server does not simulate the future.").await;
     is_accessible(&mut page, "what a server lacks").await;
     let url = serve(Fault::Broken).await;
     page.visit(&format!("{url}/#key={TOKEN}")).await.unwrap();

@@ -217,7 +217,7 @@ async fn waits_for_a_check(plane: &ControlPlane) {
 }
 
 /// A job whose pods are ready is preempted.
-async fn makes_way(plane: &ControlPlane) {
+async fn is_preempted(plane: &ControlPlane) {
     let here = Place::bare(plane, "preempts").await.unwrap();
     here.flavor("preempts").await.unwrap();
     let preempts = json!({"preemption": {"withinClusterQueue": "LowerPriority"}});
@@ -324,7 +324,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     fires(&prometheus, "SluiceWorkloadsWaitLong", "cluster_queue=\"stuck\"").await;
 
     waits_for_a_check(&plane).await;
-    makes_way(&plane).await;
+    is_preempted(&plane).await;
     for query in queries(&objects) {
         eventually(&format!("an answer to {query}"), DEADLINE, || async {
             let found = prometheus.query(&query).await?;

@@ -8,7 +8,7 @@ use sluice_testkit::browser::Page;
 const SCROLL: &str = include_str!("dashboard/scroll.js");
 /// The table that is scrolled, if no other is named.
 pub const TABLE: &str = ".rows, .grid-body";
-/// The first picture of a page with much takes at most so many times as long as that of one with little.
+/// The first picture of a page with much takes at most this many times as long as that of one with little.
 const FACTOR: f64 = 3.0;
 /// And each picture while it is scrolled. With little to do a picture still waits for the screen, on a fast and on a slow machine: on a slow one the
 /// factor is larger.

@@ -277,7 +277,7 @@ pub(super) fn check(kinds: &[DeclaredKind], errors: &Errors) {
     }
     let mut seen = BTreeSet::new();
     for (index, kind) in kinds.iter().enumerate() {
-        let place = Place { path: format!("{PATH}[{index}]"), errors };
+        let place = InFile { path: format!("{PATH}[{index}]"), errors };
         let framework = kind.framework();
         if JobKind::ALL.iter().any(|built| built.framework() == framework || same(*built, kind)) {
             place.error("kind", format!("{:?} of {:?} is built in", kind.kind, kind.group));
@@ -293,12 +293,12 @@ fn same(built: JobKind, kind: &DeclaredKind) -> bool {
 }
 
 /// Where a declaration stands in the file.
-struct Place<'a> {
+struct InFile<'a> {
     path: String,
     errors: &'a Errors,
 }
 
-impl Place<'_> {
+impl InFile<'_> {
     fn error(&self, field: &str, message: impl Into<String>) {
         report(self.errors, &format!("{}.{field}", self.path), message);
     }
@@ -309,7 +309,7 @@ impl Place<'_> {
     }
 }
 
-fn one(kind: &DeclaredKind, place: &Place<'_>) {
+fn one(kind: &DeclaredKind, place: &InFile<'_>) {
     // The kinds of Kubernetes itself have groups without a dot, and controllers that no declaration describes.
     if let Some(why) = dns1123_subdomain_error(&kind.group) {
         place.error("group", format!("invalid value {:?}: {why}", kind.group));
@@ -364,7 +364,7 @@ fn one(kind: &DeclaredKind, place: &Place<'_>) {
 }
 
 /// Checks a kind whose pods wait for admission themselves: pods are read for the requests of others, and templates carry marks.
-fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
+fn check_gated(kind: &DeclaredKind, place: &InFile<'_>) {
     if kind.ready.is_some() {
         place.error("ready", "means nothing with suspend.gatesPods: its pods say whether they are ready");
     }
@@ -394,7 +394,7 @@ fn check_gated(kind: &DeclaredKind, place: &Place<'_>) {
     }
 }
 
-fn check_suspend(suspend: &DeclaredSuspend, place: &Place<'_>) {
+fn check_suspend(suspend: &DeclaredSuspend, place: &InFile<'_>) {
     if let Some(parts) = place.path("suspend.path", &suspend.path) {
         if parts.first().is_none_or(|first| first != "spec") || parts.len() < 2 {
             place.error("suspend.path", "must be a field of the spec");
@@ -413,7 +413,7 @@ fn check_suspend(suspend: &DeclaredSuspend, place: &Place<'_>) {
     }
 }
 
-fn pod_sets(kind: &DeclaredKind, place: &Place<'_>) {
+fn pod_sets(kind: &DeclaredKind, place: &InFile<'_>) {
     if kind.pod_sets.is_empty() || kind.pod_sets.len() > MAX_POD_SETS {
         place.error("podSets", format!("must have 1 to {MAX_POD_SETS} items"));
     }

@@ -25,7 +25,7 @@ pub struct JournalStore {
     /// The region of an `s3://` bucket. Absent: that of the environment (`AWS_REGION`), else us-east-1.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub region: String,
-    /// File with certificates (PEM) of authorities that are trusted besides those of the system, read anew for each request.
+    /// File with certificates (PEM) of authorities that are trusted besides those of the system, read again for each request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_file: String,
     /// A file with lines is closed and sent after this time, from 5s to 24h. 5m.

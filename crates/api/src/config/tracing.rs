@@ -15,10 +15,10 @@ pub struct Tracing {
     /// URL of an OpenTelemetry collector that takes OTLP over HTTP; without a path, `/v1/traces` is added. Absent: there are no traces.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
-    /// File with the certificates (PEM) that the collector's is checked against, read anew when it changes. Absent: those of the system.
+    /// File with the certificates (PEM) that the collector's is checked against, read again when it changes. Absent: those of the system.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_file: String,
-    /// File with headers to send, one `name: value` a line, for example an `Authorization`; read anew when it changes.
+    /// File with headers to send, one `name: value` a line, for example an `Authorization`; read again when it changes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub headers_file: String,
     /// Which part of the traces is made, from 0 to 1. 1.

@@ -62,7 +62,7 @@ pub struct Shared {
 }
 
 /// A ClusterQueue, a flavor and a resource.
-pub type Place = (String, String, String);
+pub type QuotaSlot = (String, String, String);
 
 /// A namespace and its LocalQueue.
 type Team<'a> = (&'a str, &'a str);
@@ -76,7 +76,7 @@ pub struct Ledger {
     /// By account.
     pub accounts: BTreeMap<Account, Used>,
     /// By place. Only what was used or has quota.
-    pub places: BTreeMap<Place, Shared>,
+    pub places: BTreeMap<QuotaSlot, Shared>,
     /// Lines that are missing.
     pub lost: u64,
     /// The time of the earliest line.
@@ -154,7 +154,7 @@ impl Collector {
     /// The usage from `since` to `until`. A reservation without an end counts until then.
     pub fn ledger(&self, since: Timestamp, until: Timestamp) -> Ledger {
         let mut ledger = Ledger { lost: self.lost, earliest: self.earliest, ..Ledger::default() };
-        let mut moves: BTreeMap<Place, Vec<Move<'_>>> = BTreeMap::new();
+        let mut moves: BTreeMap<QuotaSlot, Vec<Move<'_>>> = BTreeMap::new();
         let mut all = self.reservations.iter().peekable();
         while let Some(((uid, _), reservation)) = all.next() {
             let next = all.peek().filter(|((of, _), _)| of == uid).map(|((_, since), _)| *since);
@@ -188,7 +188,7 @@ impl Collector {
     /// The usage of a place's reservations beside its quota, and each team's borrowed part.
     fn shared<'a>(
         &self,
-        place: &Place,
+        place: &QuotaSlot,
         mut moves: Vec<Move<'a>>,
         since: Timestamp,
         until: Timestamp,
@@ -248,7 +248,7 @@ impl Reservation {
     fn add_to<'a>(
         &'a self,
         accounts: &mut BTreeMap<Account, Used>,
-        moves: &mut BTreeMap<Place, Vec<Move<'a>>>,
+        moves: &mut BTreeMap<QuotaSlot, Vec<Move<'a>>>,
         ended: Option<(Timestamp, Outcome)>,
         (since, until): (Timestamp, Timestamp),
     ) {

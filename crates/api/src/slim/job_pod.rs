@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn without_gate_a_topology_annotation_tells_such_a_pod_and_the_slice_goes_first() {
+    fn without_gate_a_topology_annotation_marks_such_a_pod_and_the_slice_goes_first() {
         let of = |annotations: Value| {
             let running = json!({"nodeName": "n", "containers": []});
             read(json!({"metadata": {"name": "p", "annotations": annotations}, "spec": running,

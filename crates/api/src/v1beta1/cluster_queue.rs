@@ -99,7 +99,7 @@ pub struct FlavorFungibility {
     pub preference: Option<FlavorFungibilityPreference>,
 }
 
-/// Whether the search for a flavor goes on where borrowing would do.
+/// Whether the search for a flavor continues where borrowing would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum WhenCanBorrow {
     /// Take this flavor.
@@ -110,7 +110,7 @@ pub enum WhenCanBorrow {
     Borrow,
 }
 
-/// Whether the search for a flavor goes on where preemption would do.
+/// Whether the search for a flavor continues where preemption would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum WhenCanPreempt {
     /// Take this flavor.

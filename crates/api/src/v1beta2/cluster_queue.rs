@@ -105,7 +105,7 @@ pub struct FlavorFungibility {
     pub preference: Option<FlavorFungibilityPreference>,
 }
 
-/// Whether the search for a flavor goes on.
+/// Whether the search for a flavor continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum FlavorFungibilityPolicy {
     /// Take this flavor.

@@ -62,7 +62,7 @@ pub enum StopPolicy {
     /// Not stopped.
     #[default]
     None,
-    /// Nothing more is admitted; what runs, and what holds a reservation, goes on.
+    /// Nothing more is admitted; what runs, and what holds a reservation, continues.
     Hold,
     /// Nothing more is admitted, what is admitted is evicted, reservations are cancelled.
     HoldAndDrain,

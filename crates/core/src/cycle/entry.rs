@@ -46,7 +46,7 @@ pub(super) struct Entry {
     pub(super) plan: Option<Arc<Plan>>,
     pub(super) assignment: Assignment,
     pub(super) targets: Vec<Target>,
-    /// The slice that it takes over from, which is no target: it goes on until the entry is admitted.
+    /// The slice that it takes over from, which is no target: it continues until the entry is admitted.
     pub(super) replaced: Option<WorkloadId>,
     /// Its flavor search.
     pub(super) scan: Scan,
@@ -54,7 +54,7 @@ pub(super) struct Entry {
     pub(super) before: Option<Arc<Unadmitted>>,
     /// Heads that only reserved what it would have got, since its search began.
     pub(super) kept_out_by: Vec<WorkloadId>,
-    /// The assignment and the targets were computed anew while it was processed.
+    /// The assignment and the targets were computed again while it was processed.
     pub(super) recomputed: bool,
     /// It issued preemptions before and waits for them (gate PrioritizePreemptorWorkloads, and capacity reservation).
     pub(super) preemptor: bool,

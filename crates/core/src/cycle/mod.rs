@@ -73,7 +73,7 @@ impl Scheduler {
     }
 
     /// There is something in the heap of an active ClusterQueue, or a second pass is due. After a change of specs it may
-    /// also say so when only a cycle can tell.
+    /// also say so when only a cycle can find out.
     pub fn has_heads(&self) -> bool {
         if self.agenda.second_passes.has_ready() {
             return true;

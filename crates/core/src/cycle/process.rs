@@ -24,7 +24,7 @@ enum Decision {
     Refuse(Detail, Reason, Requeue),
 }
 
-/// Why an entry is refused whose search went on in this cycle, with the flavors that the cycles before refused it.
+/// Why an entry is refused whose search continued in this cycle, with the flavors that the cycles before refused it.
 fn with_what_was_tried_before(entry: &Entry, why: Arc<Unadmitted>) -> Arc<Unadmitted> {
     let one_search = entry.plan.as_ref().is_some_and(|plan| plan.groups.len() == 1);
     entry.before.as_ref().and_then(|before| why.after(before, one_search)).map_or(why, Arc::new)

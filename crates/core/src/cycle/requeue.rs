@@ -10,9 +10,9 @@ use crate::report::{EntryReport, Outcome};
 use crate::scheduler::Scheduler;
 use crate::spec::QueueingStrategy;
 
-/// How many cycles in a row a flavor scan may go on (or as many as there are flavors in a group if they are more): groups of up to four have been
+/// How many cycles in a row a flavor scan may continue (or as many as there are flavors in a group if they are more): groups of up to four have been
 /// searched in every combination of starting points by then. Not in Kueue: by the reference's rules scans of several groups that are not in step may
-/// go on endlessly (each starts anew while another has flavors left), and workloads behind them in their queue are never evaluated.
+/// continue endlessly (each starts again while another has flavors left), and workloads behind them in their queue are never evaluated.
 const MAX_SCANS: usize = 12;
 
 impl Scheduler {
@@ -77,7 +77,7 @@ impl Scheduler {
         let placement = match requeue {
             Requeue::NamespaceMismatch => Placement::OnHold,
             _ if immediate || scanning => Placement::Active,
-            // While its search went on in several cycles capacity became free, perhaps in a flavor that was tried before.
+            // While its search continued in several cycles capacity became free, perhaps in a flavor that was tried before.
             _ if missed => Placement::Active,
             _ => Placement::Inadmissible,
         };

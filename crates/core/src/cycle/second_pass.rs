@@ -110,7 +110,7 @@ impl Scheduler {
             lost,
             slice_moves: topology.state.slice_moves.clone(),
         };
-        // Its usage stays counted: only pods of lost nodes are placed anew.
+        // Its usage stays counted: only pods of lost nodes are placed again.
         let found = placement::place(&mut view, &demand, false);
         found.map_err(|unplaced| {
             let group = &demand.groups[unplaced.group];

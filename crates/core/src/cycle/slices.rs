@@ -36,7 +36,7 @@ impl Scheduler {
             let taken = usage.iter().find(|taken| taken.0 == *pair).map_or(0, |taken| taken.2);
             *amount = (*amount - taken).max(0);
         }
-        // Its pods go on as pods of the new slice, which has their nodes.
+        // Its pods continue as pods of the new slice, which has their nodes.
         reservation.topology = None;
         self.reserve_quota(old, reservation);
         self.world.workloads.get_mut(old).taken_in_cycle = self.cycle;

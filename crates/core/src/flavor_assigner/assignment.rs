@@ -155,9 +155,9 @@ impl Assignment {
                 .iter()
                 .take_while(|other| (other.group, other.block) == (counted[at].group, counted[at].block))
                 .count();
-            let mildest =
+            let least_severe =
                 counted[at..at + same].iter().map(|attempt| attempt.reason).min_by_key(|r| r.severity());
-            worst = worst.max_by_severity(mildest);
+            worst = worst.max_by_severity(least_severe);
             at += same;
         }
         worst.unwrap_or(Reason::NoMatchingFlavor)

@@ -12,7 +12,7 @@ fn reported(reason: Reason, detail: Detail) -> Unadmitted {
 }
 
 #[test]
-fn a_search_that_goes_on_still_tells_which_preemption_is_held_back() {
+fn a_search_that_continues_still_reports_which_preemption_is_held_back() {
     let victim = crate::WorkloadKey::new("ns", "victim");
     let kind = LoopKind::Repeated;
     let held_back = Detail::PreemptionLoop { victim, elsewhere: false, kind, pod_sets: refused("a") };

@@ -14,7 +14,7 @@ pub(super) trait Ground {
     fn take(&mut self, key: Self::Key);
     /// Whether there is room now.
     fn fits(&mut self) -> bool;
-    /// Whether the search may go on.
+    /// Whether the search may continue.
     fn goes_on(&self) -> bool;
     /// Whether to ask [`Ground::fits`] takes much longer than to let a candidate go.
     fn is_dear(&self) -> bool {
@@ -50,7 +50,7 @@ pub(super) fn choose<G: Ground>(
     found.map_or(Choice::Cut, Choice::Victims)
 }
 
-/// The search may not go on.
+/// The search may not continue.
 struct Cut;
 
 fn go_on(ground: &impl Ground) -> Result<(), Cut> {

@@ -129,7 +129,7 @@ impl Scheduler {
         true
     }
 
-    /// Tells the preemption-loop guard that something happened to a workload that no preemption caused: what it held back is tried again.
+    /// Notifies the preemption-loop guard that something happened to a workload that no preemption caused: what it held back is tried again.
     fn outside_change(&mut self, id: WorkloadId) {
         let workload = self.world.workloads.get(id);
         let waiting = workload.waiting().and_then(|waiting| waiting.at).map(|at| at.0);

@@ -107,7 +107,7 @@ impl Scheduler {
             && queue.spec.as_ref().is_some_and(|spec| spec.usage_based_fair_sharing)
     }
 
-    /// Queues the waiting workloads of a LocalQueue anew. The inadmissible workloads of the queues that they leave and join are tried again.
+    /// Queues the waiting workloads of a LocalQueue again. The inadmissible workloads of the queues that they leave and join are tried again.
     pub(crate) fn requeue_members(&mut self, local: LocalId) {
         let members: Vec<WorkloadId> = self.world.locals[local.at()].pending.iter().copied().collect();
         let left: BTreeSet<QueueId> =
@@ -121,7 +121,7 @@ impl Scheduler {
         self.changes.locals.mark(local.at());
     }
 
-    /// Queues the waiting workloads of a ClusterQueue anew.
+    /// Queues the waiting workloads of a ClusterQueue again.
     pub(crate) fn requeue_queue(&mut self, queue: QueueId) {
         self.flush_queue(queue);
         let members: Vec<WorkloadId> =
@@ -131,7 +131,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues a workload anew, if it waits.
+    /// Queues a workload again, if it waits.
     pub(crate) fn requeue_one(&mut self, id: WorkloadId) {
         let was = self.queue_position(id);
         let Place::Pending(waiting) = &self.world.workloads.get(id).place else { return };

@@ -145,7 +145,7 @@ impl AllCounts {
         before
     }
 
-    /// Computes the sums above some leaves anew; the leaves are in order.
+    /// Computes the sums above some leaves again; the leaves are in order.
     pub(crate) fn sum_up_above(&mut self, layout: &Layout, ask: &Ask, leaves: &mut Vec<usize>) {
         for level in (0..layout.depth() - 1).rev() {
             for at in leaves.iter_mut() {
@@ -174,7 +174,7 @@ impl AllCounts {
         }
     }
 
-    /// Computes the sums of one subtree anew from its leaves, without inner layers of slices, as balanced placement does.
+    /// Computes the sums of one subtree again from its leaves, without inner layers of slices, as balanced placement does.
     pub(crate) fn sum_up_below(&mut self, layout: &Layout, ask: &Ask, level: usize, at: usize) {
         for child in layout.children(level, at) {
             self.sum_up_below(layout, ask, level + 1, child);

@@ -48,7 +48,7 @@ impl Topologies {
         self.plant(usage, id);
     }
 
-    /// Creates the tree of a flavor anew, or removes it.
+    /// Creates the tree of a flavor again, or removes it.
     fn plant(&mut self, usage: &mut NodeUsage, flavor: FlavorId) {
         if let Some(tree) = self.trees.get_mut(&flavor) {
             tree.forget_layout();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use sluice_quantity::is_extended;
 
 use crate::intern::HostId;
-use crate::matching::{affinity_holds, affinity_score, puts_up_with, selects_node};
+use crate::matching::{affinity_holds, affinity_score, is_tolerated, selects_node};
 use crate::spec::{Taint, Toleration};
 use crate::topology::hosts::Hosts;
 use crate::topology::layout::Layout;
@@ -182,7 +182,7 @@ impl<'a> Sieve<'a> {
         node.map_or(0, |node| affinity_score(self.filter.preferred, Some(&node.name), &node.labels))
     }
 
-    /// Why leaves were left out, of so many.
+    /// Why leaves were left out, of `leaves`.
     pub(crate) fn exclusions(&self, excluded: &Excluded, leaves: usize) -> Exclusions {
         let needs = self.filter.needs.iter().enumerate().map(|(at, need)| (need, excluded.of(Why::Need(at))));
         let mut taints: BTreeMap<String, u32> = BTreeMap::new();
@@ -209,7 +209,7 @@ impl Filter<'_> {
     fn untolerated(&self, at: usize) -> Option<&Taint> {
         let asked = |key: &str| is_extended(key) && self.needs.iter().any(|need| *need.name == *key);
         let tolerations = || self.pod_set.tolerations.iter().chain(self.tolerations);
-        self.taints.get(at).iter().find(|taint| !puts_up_with(taint, tolerations(), asked))
+        self.taints.get(at).iter().find(|taint| !is_tolerated(taint, tolerations(), asked))
     }
 }
 

@@ -1,4 +1,4 @@
-//! How many pods of a shape fit into each domain, kept from one placement to the next: only what has changed since is counted anew.
+//! How many pods of a shape fit into each domain, kept from one placement to the next: only what has changed since is counted again.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::topology::placer::Found;
 use crate::topology::trees::Splice;
 use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 
-/// Of so many shapes the counts are kept at most: those that were asked for last.
+/// The most shapes whose counts are kept: those that were asked for last.
 const MOST: usize = 64;
-/// Of so many they are kept, however many leaves they have.
+/// The number of shapes whose counts are kept, however many leaves they have.
 const LEAST: usize = 8;
-/// With more shapes than that, so many leaves are kept in all, of 80 bytes or less each.
+/// The most leaves that are kept in all with more shapes than that, of 80 bytes or less each.
 const MOST_LEAVES: usize = 1 << 19;
-/// So many searches with the same counts are remembered.
+/// The most searches with the same counts that are remembered.
 const MOST_KNOWN: usize = 16;
-/// What searches found is forgotten once so many leaves are not as they were.
+/// What searches found is forgotten once this number of leaves is not as it was.
 const MOST_AWAY: usize = 256;
 
 /// What the counts depend on, besides the nodes and what is free.
@@ -200,7 +200,7 @@ impl KeptCounts {
         at
     }
 
-    /// Where the counts of one more shape go, with so many leaves: those that were not asked for the longest time make room.
+    /// Where the counts of one more shape go, with `leaves` leaves: those that were not asked for the longest time make room.
     fn room(&mut self, leaves: usize) -> usize {
         let mut all = self.kept.iter().map(|kept| kept.why.len()).sum::<usize>().saturating_add(leaves);
         let mut room = None;
@@ -313,7 +313,7 @@ impl Kept {
         leaves
     }
 
-    /// Computes the counts of changed leaves anew. Returns how many.
+    /// Computes the counts of changed leaves again. Returns how many.
     fn recount(&mut self, counting: &mut Counting<'_, '_>) -> u64 {
         let relabeled = self.relabeled(counting);
         let mut leaves = self.changed(counting);

@@ -62,7 +62,7 @@ impl Layout {
         layout
     }
 
-    /// One more leaf comes into a domain that is there: its position. `None`: a domain comes with it, and all are to be laid out anew.
+    /// One more leaf comes into a domain that is there: its position. `None`: a domain comes with it, and all are to be laid out again.
     pub(crate) fn insert(&mut self, leaf: &LeafRow<'_>) -> Option<usize> {
         let at = self.paths.partition_point(|other| other < leaf.path);
         let lowest = self.depth().checked_sub(1)?;
@@ -88,7 +88,7 @@ impl Layout {
     }
 
     /// The leaf at a place goes: its position, and that of a sibling once it is gone. `None`: a domain goes with it, and all are to be laid out
-    /// anew.
+    /// again.
     pub(crate) fn remove(&mut self, place: PlaceId) -> Option<(usize, usize)> {
         let at = self.leaf(place)?;
         let lowest = self.depth().checked_sub(1)?;

@@ -11,9 +11,9 @@ use crate::topology::layout::{Layout, LeafRow};
 use crate::topology::places::{Path, PlaceKey};
 use crate::topology::spec::{HOSTNAME, NodeSpec, TopologySpec};
 
-/// After this number of changes of labels and taints all leaves are counted anew.
+/// After this number of changes of labels and taints all leaves are counted again.
 const MOST_RELABELED: usize = 256;
-/// After so many leaves that came or went all are laid out anew, once that is needed.
+/// After this number of leaves that came or went all are laid out again, once that is needed.
 const MOST_SPLICED: usize = 256;
 
 /// A leaf came or went, and all others of the layout stayed in their order.

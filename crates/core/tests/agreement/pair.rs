@@ -44,7 +44,7 @@ impl Decision {
 /// How often both decided alike, by [`Decision::KINDS`].
 pub type Decisions = [u64; Decision::KINDS.len()];
 
-/// Each kind of decision was taken often enough in so many worlds. Gates are closed, and victims shared, too seldom in these to ask for.
+/// Each kind of decision was taken often enough in `worlds` worlds. Gates are closed, and victims shared, too seldom in these to ask for.
 pub fn decided_enough(decisions: Decisions, worlds: u64) {
     let [admitted, preempting, refused, _, deferred, _, no_longer_fits] = decisions;
     let figures: Vec<_> = Decision::KINDS.iter().zip(decisions).collect();
@@ -196,7 +196,7 @@ impl Pair {
         self.oracle.reprioritize(queue, key, priority);
     }
 
-    /// Declares a queue anew. The same declaration again is no event; the core flushes with the next event, and
+    /// Declares a queue again. The same declaration again is no event; the core flushes with the next event, and
     /// reading what changed is one.
     pub fn redeclare(&mut self, name: &Name, queue: Queue) {
         if self.oracle.world.queues.get(name) == Some(&queue) {
@@ -311,7 +311,7 @@ impl Pair {
                 self.release(&key, true);
             }
             quiet = if self.progress { 0 } else { quiet + 1 };
-            // A flavor scan goes on for some cycles before anything moves again.
+            // A flavor scan continues for some cycles before anything moves again.
             if quiet > 3 || !self.oracle.has_heads() {
                 return Ok(true);
             }

@@ -119,7 +119,7 @@ fn not_overtaken(before: &Before, oracle: &Oracle, entry: &Entry) -> Result<(), 
 
 /// In a BestEffortFIFO queue an older workload of at least the same priority is passed over only if it does not fit: the
 /// inadmissible ones would not have been admitted at the start of the cycle either. Only where each resource has one flavor: a
-/// scan that goes on with a later flavor does not look back at the earlier one (docs/reference/06-algorithm.md 6.6 "Start index").
+/// scan that continues with a later flavor does not look back at the earlier one (docs/reference/06-algorithm.md 6.6 "Start index").
 fn overtaken_by_what_fits(
     tree: &Tree,
     before: &Before,

@@ -122,8 +122,8 @@ fn step(random: &mut Random, pair: &mut Pair, arrivals: &mut usize, slices: usiz
     Ok(())
 }
 
-/// Worlds with so many slices in a hundred arrivals.
-fn agree(slices: usize) {
+/// Worlds with `slices` slices in a hundred arrivals.
+fn compare(slices: usize) {
     const SEEDS: u64 = 2_000;
     let decisions = RefCell::new(Decisions::default());
     for_seeds(SEEDS, |seed| {
@@ -144,10 +144,10 @@ fn agree(slices: usize) {
 
 #[test]
 fn the_core_decides_as_the_oracle() {
-    agree(0);
+    compare(0);
 }
 
 #[test]
 fn the_core_decides_as_the_oracle_about_slices() {
-    agree(40);
+    compare(40);
 }

@@ -39,7 +39,7 @@ impl Mirror {
             });
             let own: Vec<_> = own.into_iter().map(|(key, _)| key.clone()).collect();
             let reported: Vec<_> = core.positions(&queue).into_iter().map(|position| position.key).collect();
-            assert_eq!(own, reported, "the places in {queue} that were told, and those that are");
+            assert_eq!(own, reported, "the places in {queue} that were reported, and those that are");
         }
     }
 }

@@ -194,7 +194,7 @@ impl Oracle {
         heads
     }
 
-    /// The scan goes on where it stopped, unless capacity came back more than one cycle ago.
+    /// The scan continues where it stopped, unless capacity came back more than one cycle ago.
     fn resume<'p>(&self, head: &'p Pending) -> Option<&'p LastAssignment> {
         let valid = |last: &&LastAssignment| {
             let old = self.cycle - last.cycle > 1;

@@ -1,5 +1,5 @@
 //! An independent, naive oracle of the admission algorithm, written for clarity straight from
-//! docs/reference/06-algorithm.md (sections 6.2 to 6.10): names are strings, maps are ordered, and everything is computed anew whenever it is needed.
+//! docs/reference/06-algorithm.md (sections 6.2 to 6.10): names are strings, maps are ordered, and everything is computed again whenever it is needed.
 //!
 //! It shares no code and no types with the core (only the saturating [`sluice_quantity::Amount`]), so that a mistake
 //! in one does not hide in the other. It leaves out topology, admission checks, second passes and

@@ -109,7 +109,7 @@ impl PendingQueue {
         self.pending.insert(pending.workload.key.clone(), pending);
     }
 
-    /// Another priority for a pending workload: its scan starts anew. It stays in the heap if it is there; otherwise it goes there,
+    /// Another priority for a pending workload: its scan starts again. It stays in the heap if it is there; otherwise it goes there,
     /// unless its new class has failed. Says whether it kept others from anything.
     pub fn reprioritize(&mut self, key: &Name, priority: i32) -> bool {
         let mut workload = self.pending[key].workload.clone();

@@ -19,7 +19,7 @@ impl Dice {
     }
 }
 
-/// Racks of hosts with so many GPUs each.
+/// Racks of hosts with these numbers of GPUs.
 fn world(racks: &[&[i64]]) -> World {
     let mut w = World::new();
     w.core.set_topology(&topology("t", &[RACK, HOSTNAME]));

@@ -65,14 +65,14 @@ fn ours_room_lets_the_first_candidates_go_that_are_enough_and_none_in_vain() {
     assert!(!room.place(&key("p"), &wanted));
     let mark = room.mark();
     let candidates = || [Some(0), None, Some(1), Some(2), Some(3)].into_iter();
-    let chosen = room.make_way(&key("p"), &wanted, candidates(), u64::MAX, &mut Answers::default());
+    let chosen = room.victims_for(&key("p"), &wanted, candidates(), u64::MAX, &mut Answers::default());
     assert_eq!(chosen, Choice::Victims(vec![1, 2]), "the node of the first one is lost");
     assert!(room.place(&key("p"), &wanted) && !room.place(&key("p"), &wanted));
     room.undo(mark);
     assert!(!room.place(&key("p"), &wanted), "all is as it was");
     let most = room.steps();
     let mut answers = Answers::default();
-    assert_eq!(room.make_way(&key("p"), &wanted, candidates(), most, &mut answers), Choice::Cut);
+    assert_eq!(room.victims_for(&key("p"), &wanted, candidates(), most, &mut answers), Choice::Cut);
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn ours_room_only_compares_nodes_without_room_which_is_quick() {
     assert!(!room.place(&key("p"), &wanted));
     assert_eq!(room.steps(), 20);
     let none = std::iter::repeat_n(None, 160);
-    assert_eq!(room.make_way(&key("p"), &wanted, none, u64::MAX, &mut Answers::default()), Choice::None);
+    assert_eq!(room.victims_for(&key("p"), &wanted, none, u64::MAX, &mut Answers::default()), Choice::None);
     assert_eq!(room.steps(), 20 + 20 + 10);
 }
 
 #[test]
-fn ours_room_goes_on_with_a_search_that_was_cut() {
+fn ours_room_continues_with_a_search_that_was_cut() {
     let (mut w, hosts) = (with_topology(), hosts());
     for host in HOSTS {
         w.core.set_other_usage(&n(host), &per_pod(4));
@@ -109,7 +109,7 @@ fn ours_room_goes_on_with_a_search_that_was_cut() {
             });
             room.assign_nodes(std::iter::empty(), apart.collect(), &[]);
             let candidates = [1, 2, 0, 3].into_iter().map(Some);
-            let chosen = room.make_way(&key("p"), &wanted, candidates, most, answers);
+            let chosen = room.victims_for(&key("p"), &wanted, candidates, most, answers);
             (chosen, room.place(&key("p"), &wanted))
         };
         let whole = search(u64::MAX, &mut Answers::default());

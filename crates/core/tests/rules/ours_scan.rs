@@ -1,4 +1,4 @@
-//! Flavor searches: where those end that go on over several cycles, and what is reported of them. Ours.
+//! Flavor searches: where those end that continue over several cycles, and what is reported of them. Ours.
 
 use crate::world::{NO_LONGER_FITS, World, cq, job, q};
 use sluice_core::PreemptionPolicy::Any;
@@ -26,7 +26,7 @@ fn a_search_that_would_never_end_is_inadmissible_so_that_those_behind_it_have_th
     assert_eq!(w.cycle(), ["j admitted x,z,y"], "it is looked at again when quota is free");
 }
 
-/// `b` has borrowed cpu of `x`, where `a` may reclaim it, but not while it borrows gpu itself: it stops there, and goes on with `y`, which is
+/// `b` has borrowed cpu of `x`, where `a` may reclaim it, but not while it borrows gpu itself: it stops there, and continues with `y`, which is
 /// too small.
 fn stops_at_the_first() -> World {
     let mut w = World::new();
@@ -46,7 +46,7 @@ fn stops_at_the_first() -> World {
 }
 
 #[test]
-fn a_search_that_goes_on_in_another_cycle_names_all_flavors_and_the_least_severe_reason() {
+fn a_search_that_continues_in_another_cycle_names_all_flavors_and_the_least_severe_reason() {
     let mut w = stops_at_the_first();
     assert_eq!(w.cycle(), ["j WaitingForQuota"]);
     let first = "insufficient unused quota for cpu in flavor x, 3m more needed";
@@ -59,7 +59,7 @@ fn a_search_that_goes_on_in_another_cycle_names_all_flavors_and_the_least_severe
 }
 
 #[test]
-fn what_becomes_free_while_a_search_goes_on_is_not_missed() {
+fn what_becomes_free_while_a_search_continues_is_not_missed() {
     let mut w = stops_at_the_first();
     assert_eq!(w.cycle(), ["j WaitingForQuota"]);
     w.finished("r");
@@ -70,7 +70,7 @@ fn what_becomes_free_while_a_search_goes_on_is_not_missed() {
 }
 
 #[test]
-fn a_search_that_starts_anew_tells_nothing_of_the_last_one() {
+fn a_search_that_starts_over_reports_nothing_of_the_last_one() {
     let mut w = stops_at_the_first();
     w.cycle();
     w.cycle();
@@ -113,7 +113,7 @@ fn what_was_kept_out_by_a_reservation_is_tried_again_when_that_is_gone() {
     let mut w = kept_out(false);
     assert_eq!(w.cycle(), ["big WaitingForQuota".to_owned(), format!("j {NO_LONGER_FITS}")]);
     assert_eq!(w.inadmissible("a"), ["big"]);
-    assert_eq!(w.cycle(), ["j WaitingForQuota"], "the search goes on with y, as the reference has it");
+    assert_eq!(w.cycle(), ["j WaitingForQuota"], "the search continues with y, as the reference has it");
     let first = "insufficient unused quota for cpu in flavor x, 3m more needed";
     let second = "insufficient quota for cpu in flavor y, previously considered podsets requests (0) + current podset request (3m) > maximum capacity (1m)";
     assert_eq!(w.message("j"), format!("couldn't assign flavors to pod set main: {second}, {first}"));

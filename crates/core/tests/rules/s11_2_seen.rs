@@ -22,14 +22,14 @@ fn overtaken(keep: bool) -> World {
 }
 
 #[test]
-fn s11_2_01_a_search_goes_on_after_no_longer_fits() {
+fn s11_2_01_a_search_continues_after_no_longer_fits() {
     let mut w = overtaken(true);
     assert!(w.report.scanning, "another cycle looks at another flavor");
     assert_eq!(w.cycle(), ["j admitted b", "row01 admitted a"]);
 }
 
 #[test]
-fn s11_2_01_without_the_gate_a_skipped_head_starts_its_search_anew() {
+fn s11_2_01_without_the_gate_a_skipped_head_starts_its_search_again() {
     let mut w = overtaken(false);
     assert!(!w.report.scanning);
     for at in 1..20 {
@@ -40,7 +40,7 @@ fn s11_2_01_without_the_gate_a_skipped_head_starts_its_search_anew() {
 }
 
 #[test]
-fn s11_2_01_a_search_goes_on_after_overlapping_victims() {
+fn s11_2_01_a_search_continues_after_overlapping_victims() {
     let mut w = World::gated(|gates| gates.recompute_assignment_upon_preemption_targets_overlap = false);
     let stop = |spec: &mut sluice_core::ClusterQueueSpec| {
         spec.fungibility.when_can_preempt = WhenCanPreempt::MayStopSearch;
@@ -167,7 +167,7 @@ fn reclaims_beside(memory: i64) -> Vec<String> {
 #[test]
 fn s11_2_07_requests_of_zero_take_no_part_in_the_search_for_victims() {
     assert_eq!(reclaims_beside(0), ["j preempts v:InCohortReclamation"]);
-    assert_eq!(reclaims_beside(1), ["j WaitingForQuota"], "who has to borrow may not reclaim");
+    assert_eq!(reclaims_beside(1), ["j WaitingForQuota"], "a Workload that must borrow may not reclaim");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn s11_2_07_nor_in_the_order_under_fair_sharing() {
     );
 }
 
-/// `j` stops at the first flavor, where it may not preempt, and goes on with the second in the next cycle.
+/// `j` stops at the first flavor, where it may not preempt, and continues with the second in the next cycle.
 fn scanning() -> World {
     let mut w = World::new();
     let queue = cq("a").cohort("co").flavor("x", &[("gpu", q(5))]).flavor("y", &[("gpu", q(4))]);
@@ -247,7 +247,7 @@ fn s11_2_08_a_scan_is_outdated_by_what_happens_in_its_own_queue_only() {
 }
 
 #[test]
-fn s11_2_08_another_priority_starts_the_scan_anew() {
+fn s11_2_08_another_priority_starts_the_scan_again() {
     let mut w = scanning();
     w.submit(waits(6));
     assert_eq!(w.cycle(), ["j gated"]);

@@ -20,7 +20,7 @@ fn configured(change: impl FnOnce(&mut sluice_core::Config)) -> World {
     w
 }
 
-/// A host of a rack with so many GPUs.
+/// A host of a rack with `gpus` GPUs.
 fn host(w: &mut World, rack: &str, name: &str, gpus: i64) {
     w.core.set_node(&node(name, &[(RACK, rack)], &[("gpu", gpus)]));
 }
@@ -259,7 +259,7 @@ fn s6_11_11_a_flavor_whose_nodes_were_only_reserved_is_tried_again() {
         });
         w.flavor("full", |spec| spec.topology = Some(n("t")));
         w.cq(cq("b").quota(q(4)).flavor("full", &[("gpu", q(0))]));
-        // The search goes on with the other flavor, finds nothing there either, and begins anew.
+        // The search continues with the other flavor, finds nothing there either, and begins again.
         let lines: Vec<String> = (0..3).flat_map(|_| w.cycle()).collect();
         assert!(lines.contains(&"e admitted default".to_owned()), "{lines:?}");
     }

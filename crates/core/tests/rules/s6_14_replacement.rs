@@ -5,7 +5,7 @@ use sluice_core::{
     AssignedDomain, HOSTNAME, PreemptionPolicy, TopologyAssignment, TopologyState, WorkloadState,
 };
 
-/// Two nodes with one GPU each; a workload that finds no other node goes on waiting for one.
+/// Two nodes with one GPU each; a workload that finds no other node continues waiting for one.
 fn world() -> World {
     let mut w = World::configured(|config| config.gates.tas_failed_node_replacement_fail_fast = false);
     w.core.set_topology(&topology("t", &[HOSTNAME]));

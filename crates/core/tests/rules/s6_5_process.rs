@@ -149,7 +149,7 @@ fn s6_5_26_a_head_that_no_longer_fits_after_earlier_ones_is_skipped() {
 }
 
 #[test]
-fn s6_5_27_a_preemption_tells_its_victims_and_waits_for_them() {
+fn s6_5_27_a_preemption_names_its_victims_and_waits_for_them() {
     let mut w = World::new();
     w.cq(cq("a").cohort("co").quota(q(4)).within(LowerPriority).reclaim(Any));
     w.cq(cq("b").cohort("co").quota(q(0)));

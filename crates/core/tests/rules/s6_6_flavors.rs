@@ -99,7 +99,7 @@ fn s6_6_05_the_scan_resumes_behind_the_flavor_tried_last() {
 }
 
 #[test]
-fn s6_6_06_after_the_last_flavor_the_scan_is_over_and_starts_anew() {
+fn s6_6_06_after_the_last_flavor_the_scan_is_over_and_starts_again() {
     let mut w = scanning(true);
     assert_eq!(scan(&mut w), "y");
     assert_eq!(w.inadmissible("a"), ["j"], "no flavors are left to try");

@@ -230,7 +230,7 @@ fn s6_6_37_a_pod_set_that_fits_says_nothing() {
 }
 
 #[test]
-fn s6_6_38_the_reason_is_the_mildest_of_the_flavors() {
+fn s6_6_38_the_reason_is_the_least_severe_of_the_flavors() {
     let mut w = World::new();
     w.flavor("tainted", |flavor| flavor.taints = vec![taint(TaintEffect::NoSchedule)]);
     let queue = cq("a").flavor("tainted", &[("gpu", q(9))]).flavor("small", &[("gpu", q(1))]);
@@ -277,7 +277,7 @@ fn s6_6_40_the_flavors_considered_are_reported_unless_it_plainly_fits() {
 }
 
 /// How the flavor `x` is reported if `j` took `y` in the end; `rights` are those of its queue on what others use of `x`.
-fn told_of_x(rights: fn(Cq) -> Cq) -> String {
+fn reported_of_x(rights: fn(Cq) -> Cq) -> String {
     let mut w = World::new();
     w.cq(rights(xy("a", 4, 9).cohort("co")));
     w.cq(xy("b", 0, 0).cohort("co"));
@@ -292,9 +292,9 @@ fn told_of_x(rights: fn(Cq) -> Cq) -> String {
 #[test]
 fn s6_6_40_each_flavor_is_reported_with_one_mode() {
     let lacks = "insufficient unused quota for gpu in flavor x, 2 more needed";
-    assert_eq!(told_of_x(|queue| queue), format!("main: x(preemptionMode=NoCandidates;{lacks})"));
-    let mode = told_of_x(|queue| queue.within(LowerPriority));
+    assert_eq!(reported_of_x(|queue| queue), format!("main: x(preemptionMode=NoCandidates;{lacks})"));
+    let mode = reported_of_x(|queue| queue.within(LowerPriority));
     assert_eq!(mode, format!("main: x(preemptionMode=Preempt;{lacks})"));
-    let mode = told_of_x(|queue| queue.reclaim(Any));
+    let mode = reported_of_x(|queue| queue.reclaim(Any));
     assert_eq!(mode, format!("main: x(preemptionMode=Reclaim;{lacks})"));
 }

@@ -211,7 +211,7 @@ fn marks(record: &Record) -> Vec<Mark> {
             marks.push(Mark { at: now.at, kind: what, queue, text });
         };
         if before.stopped != now.stopped {
-            let (what, verb) = if now.stopped { ("stop", "stops") } else { ("resume", "goes on") };
+            let (what, verb) = if now.stopped { ("stop", "stops") } else { ("resume", "continues") };
             push(what, format!("{kind} {} {verb}", now.node));
         }
         let quota = quota_words(&before.nominal, &now.nominal);
@@ -219,12 +219,12 @@ fn marks(record: &Record) -> Vec<Mark> {
             push("quota", format!("{kind} {}: {}", now.node, quota.join(", ")));
         }
     }
-    let is_told = |at: i64, message: &str| {
+    let is_reported = |at: i64, message: &str| {
         message.split_once(':').is_some_and(|(head, _)| reported.contains(&(at, format!("{head}:"))))
     };
     for entry in record.entries.iter().filter(|entry| entry.job.is_none()) {
         let (kind, text) = match &entry.what {
-            TimelineEvent::Scenario { message } if is_told(entry.at, message) => continue,
+            TimelineEvent::Scenario { message } if is_reported(entry.at, message) => continue,
             TimelineEvent::Scenario { message } => (kind_of(message), message.to_string()),
             TimelineEvent::Refused { message } => ("refused", format!("refused: {message}")),
             _ => continue,
@@ -300,7 +300,7 @@ mod tests {
             (5, "stop", "ClusterQueue q stops"),
             (6, "stop", "patch LocalQueue t/main: {\"spec\":{\"stopPolicy\":\"Hold\"}}"),
             (7, "nodes", "nodes fail: n1"),
-            (9, "resume", "ClusterQueue q goes on"),
+            (9, "resume", "ClusterQueue q continues"),
             (9, "quota", "ClusterQueue q: 4 → 8 cpu of spot"),
         ];
         assert_eq!(found, expected.map(|(at, kind, text)| (at, kind, text.to_owned())));

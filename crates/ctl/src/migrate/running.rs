@@ -68,7 +68,7 @@ impl Running {
                 // The kind no longer exists, so its jobs do not, either.
                 Err(error) if code(&error) == Some(404) => {}
                 Err(error) => lines.push(format!(
-                    "{} cannot be read, so that it is not known which of them will be stopped: {}",
+                    "{} cannot be read, so it is unknown which will be stopped: {}",
                     facts.plural,
                     api_message(&error)
                 )),
@@ -93,7 +93,7 @@ async fn read(
             let Some(counts) = counted.get(&job) else { continue };
             if let Some(more) = more_than(&sluice_jobs::observe(kind, &object), counts) {
                 let plural = kind.integration().plural;
-                lines.push(format!("{plural} {}/{} will be stopped, and queued anew: {more}", job.0, job.1));
+                lines.push(format!("{plural} {}/{} will be stopped and queued again: {more}", job.0, job.1));
             }
         }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -111,7 +111,7 @@ fn more_than(view: &JobView, counted: &BTreeMap<String, i64>) -> Option<String> 
     view.pod_sets.iter().find_map(|set| {
         let (makes, counted) = (i64::from(set.count), counted.get(&set.name).copied().unwrap_or(0));
         (makes > counted)
-            .then(|| format!("it makes {makes} pods of {}, of which its Workload counts {counted}", set.name))
+            .then(|| format!("it makes {makes} pods of {}, but its Workload counts {counted}", set.name))
     })
 }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(more_than(&view(json!(2)), &counts(2)), None);
         assert_eq!(more_than(&view(json!(2)), &counts(3)), None);
         let more = more_than(&view(Value::Null), &counts(0)).unwrap();
-        assert_eq!(more, "it makes 2 pods of executor, of which its Workload counts 0");
+        assert_eq!(more, "it makes 2 pods of executor, but its Workload counts 0");
         let mut waits = view(json!(2));
         waits.suspended = true;
         assert_eq!(more_than(&waits, &counts(0)), None);

@@ -31,7 +31,7 @@ const CONFIG_KEY: &str = "controller_manager_config.yaml";
 const VISIBILITY: &str = "visibility.kueue.x-k8s.io";
 const MUTATING: &str = "mutatingwebhookconfiguration";
 const VALIDATING: &str = "validatingwebhookconfiguration";
-/// The label that tells what an object belongs to.
+/// The label that names what an object belongs to.
 const PART_OF: &str = "app.kubernetes.io/part-of";
 
 /// Where the manager is, or would be.
@@ -278,7 +278,7 @@ async fn api_services(place: &Place, report: &mut Report) -> Result<(), MigrateE
             Ok(found) if is_ours(&found.metadata) => {}
             Ok(_) => {
                 report.obstacles.push(format!(
-                    "remove Kueue's aggregated API, which Sluice's chart makes anew: kubectl delete apiservice {name}"
+                    "remove Kueue's aggregated API; Sluice's chart creates it again: kubectl delete apiservice {name}"
                 ));
             }
             Err(error) if code(&error) == Some(404) => {}
@@ -372,7 +372,7 @@ mod tests {
             ("mother.kb.io", &ours),
             ("mpod.kb.io", &theirs),
         ];
-        let told = |name: &str, labels: Value| {
+        let reported = |name: &str, labels: Value| {
             let labels = serde_json::from_value(labels).unwrap();
             let metadata = ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
             let mut report = Report::default();
@@ -385,15 +385,15 @@ mod tests {
                 "remove Kueue's webhooks: no server answers them any more ({names}): kubectl delete mutatingwebhookconfiguration {of}"
             )
         };
-        assert_eq!(told(usual, json!({})), [obstacle("mother.kb.io", usual)]);
+        assert_eq!(reported(usual, json!({})), [obstacle("mother.kb.io", usual)]);
         // The chart does not replace a configuration with another name: all of it remains, and refers to a Service that is gone.
         let all = "mclusterqueue.kb.io, mjob.kb.io, mjobset-without-queue.kb.io, mpod.kb.io, mother.kb.io";
         for other in ["team-mutating-webhook-configuration", "kueue-validating-webhook-configuration"] {
-            assert_eq!(told(other, json!({})), [obstacle(all, other)]);
+            assert_eq!(reported(other, json!({})), [obstacle(all, other)]);
         }
         // A Sluice of another name answers its own.
         let sluice = json!({"app.kubernetes.io/part-of": "sluice"});
         let own = "team-mutating-webhook-configuration";
-        assert_eq!(told(own, sluice), [obstacle("mother.kb.io", own)]);
+        assert_eq!(reported(own, sluice), [obstacle("mother.kb.io", own)]);
     }
 }

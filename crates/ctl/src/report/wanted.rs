@@ -77,7 +77,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Whether a line of after the end says something about the time before.
-    fn tells_of_before(&self, line: &Line) -> bool {
+    fn concerns_the_time_before(&self, line: &Line) -> bool {
         let Some(until) = self.until.filter(|until| line.at() > *until) else { return true };
         match line {
             Line::Workload(line) => match line.event {
@@ -103,7 +103,7 @@ impl Sink for Wanted<'_> {
         }
         let at = line.at();
         self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
-        if !self.tells_of_before(&line) {
+        if !self.concerns_the_time_before(&line) {
             return;
         }
         let kept = &mut self.kept;

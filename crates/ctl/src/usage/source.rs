@@ -114,7 +114,7 @@ pub(crate) async fn online(
     Ok(Online { oldest, without_end })
 }
 
-/// Gives what the manager has written down, and tells the time of its first line and the ends of what has no end in it.
+/// Gives what the manager has written down, and reports the time of its first line and the ends of what has no end in it.
 async fn reported(
     ask: &impl AsyncFn(String) -> anyhow::Result<Value>,
     wait: &impl AsyncFn(),
@@ -139,7 +139,7 @@ async fn reported(
             // The end of a recent reservation may not be written yet, and would count as lost.
             wait().await;
             let mut take = |line: Line| {
-                // Told twice, lines about Workloads count once; how many are missing would count twice.
+                // Lines about Workloads that come twice count once; how many are missing would count twice.
                 if matches!(line, Line::Workload(_)) {
                     open.note(&line);
                     sink.take(line);

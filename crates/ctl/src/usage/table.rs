@@ -21,7 +21,7 @@ pub(super) struct Usage {
     /// By what was asked for, and the resource.
     accounts: BTreeMap<(Vec<String>, String), Used>,
     /// By ClusterQueue, flavor and resource.
-    places: BTreeMap<ledger::Place, Shared>,
+    places: BTreeMap<ledger::QuotaSlot, Shared>,
 }
 
 impl By {
@@ -93,7 +93,7 @@ impl Usage {
         }
         if !self.places.is_empty() {
             let headings = ["CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "HOURS", "BORROWED", "USED %"];
-            let row = |((queue, flavor, resource), shared): (&ledger::Place, &Shared)| {
+            let row = |((queue, flavor, resource), shared): (&ledger::QuotaSlot, &Shared)| {
                 let amounts = [shared.nominal, shared.used, shared.borrowed];
                 let [nominal, used, borrowed] = amounts.map(|time| ledger::hours(resource, time));
                 let share =

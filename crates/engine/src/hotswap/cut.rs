@@ -1,4 +1,4 @@
-//! A search that takes more than one cycle. It goes on where it was as long as nothing has changed, else it begins anew. Each new beginning doubles
+//! A search that takes more than one cycle. It continues where it was as long as nothing has changed, else it begins again. Each new beginning doubles
 //! the length of its parts, up to a limit: even if something changes all the time, it then ends before the next change.
 
 use sluice_core::{Answers, WorkloadKey};
@@ -15,8 +15,8 @@ pub(crate) struct CutSearch {
     pub(super) key: WorkloadKey,
     /// In how many cycles it was searched.
     parts: u32,
-    /// How often it began anew.
-    anew: u32,
+    /// How often it began again.
+    restarts: u32,
     /// How far it is.
     pub(super) progress: Progress,
 }
@@ -24,10 +24,10 @@ pub(crate) struct CutSearch {
 impl CutSearch {
     /// A search that begins.
     pub(super) fn of(key: WorkloadKey) -> Self {
-        Self { key, parts: 0, anew: 0, progress: Progress::default() }
+        Self { key, parts: 0, restarts: 0, progress: Progress::default() }
     }
 
-    /// The search goes on in one more cycle.
+    /// The search continues in one more cycle.
     pub(super) fn next_part(&mut self) {
         self.parts += 1;
         self.progress.went_on = false;
@@ -35,18 +35,18 @@ impl CutSearch {
 
     /// Whether it is given up: after as many cycles as it may take, or, where something changes all the time, after two of the longest parts.
     pub(super) fn is_given_up(&self) -> bool {
-        self.parts >= MOST_PARTS || self.anew > MOST_DOUBLINGS + 1
+        self.parts >= MOST_PARTS || self.restarts > MOST_DOUBLINGS + 1
     }
 
     /// Something has changed.
-    pub(super) fn begin_anew(&mut self) {
-        self.anew += 1;
+    pub(super) fn restart(&mut self) {
+        self.restarts += 1;
         self.progress = Progress::default();
     }
 
     /// How many steps its next part may make, if a cycle makes `steps`.
     pub(super) fn length(&self, steps: u64) -> u64 {
-        steps.saturating_mul(1 << self.anew.min(MOST_DOUBLINGS))
+        steps.saturating_mul(1 << self.restarts.min(MOST_DOUBLINGS))
     }
 }
 
@@ -68,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_become_longer_each_time_it_begins_anew_but_not_without_end() {
+    fn parts_become_longer_each_time_it_begins_again_but_not_without_end() {
         let mut search = CutSearch::of(WorkloadKey::new("ns", "w"));
         let mut lengths = Vec::new();
         for _ in 0..7 {
             lengths.push(search.length(10));
             search.progress.spares = 1;
-            search.begin_anew();
+            search.restart();
             assert_eq!(search.progress, Progress::default());
         }
         assert_eq!(lengths, [10, 20, 40, 80, 160, 160, 160]);

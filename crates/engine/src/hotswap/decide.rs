@@ -10,7 +10,7 @@ use sluice_core::{Amount, FreeCapacity, Name, NodeGroups, WorkloadKey};
 use super::capacity::{self, FlavorNodes};
 use super::cut::CutSearch;
 use super::displaced::DisplacedWorkload;
-use super::found::FoundRoom;
+use super::found::FoundCapacity;
 use super::health::Health;
 use super::needs::given;
 use super::planned::Move;
@@ -44,7 +44,7 @@ pub(super) struct Evaluation {
     /// The Workloads that the search has not reached yet.
     pub postponed: BTreeSet<WorkloadKey>,
     /// The room that was found.
-    pub found: BTreeMap<WorkloadKey, FoundRoom>,
+    pub found: BTreeMap<WorkloadKey, FoundCapacity>,
     /// The search to be continued in the next cycle.
     pub cut: Option<CutSearch>,
     /// Whether there was a search without an earlier result.

@@ -6,7 +6,7 @@ use sluice_core::{Amount, AssignedPods, Name};
 
 /// Room that a search found.
 #[derive(Clone, Debug)]
-pub(crate) struct FoundRoom {
+pub(crate) struct FoundCapacity {
     /// By pod set.
     pub(super) flavors: Vec<Option<Name>>,
     /// By flavor and resource: what it takes of the quota.

@@ -16,7 +16,7 @@ pub(crate) enum Health {
         /// It is cordoned.
         closed: bool,
     },
-    /// What runs on it may go on, but nothing new is scheduled to it: it is cordoned.
+    /// What runs on it may continue, but nothing new is scheduled to it: it is cordoned.
     Closed,
     /// Work on it is lost, or will be.
     Unhealthy,

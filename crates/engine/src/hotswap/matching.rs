@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Toleration;
 use sluice_api::slim;
 use sluice_core::{AffinityTerm, Amount, Expression, Name};
 use sluice_quantity::is_extended;
-use sluice_selector::{Term, TolerationOperator, any_term_holds, labels_hold, puts_up_with};
+use sluice_selector::{Term, TolerationOperator, any_term_holds, is_tolerated, labels_hold};
 
 fn label<'a>(node: &'a slim::Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
@@ -46,7 +46,7 @@ pub(crate) fn tolerates(node: &slim::Node, tolerations: &[Toleration], requests:
             value: text(taint.value.as_ref()),
             effect: &taint.effect,
         };
-        puts_up_with(&taint, tolerations.clone(), asked)
+        is_tolerated(&taint, tolerations.clone(), asked)
     })
 }
 

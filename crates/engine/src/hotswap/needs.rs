@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_api::slim;
 use sluice_core::{Amount, CapacityMark, FreeCapacity, Name, NodeSet, SetNeeds, WorkloadKey};
 
-use super::found::FoundRoom;
+use super::found::FoundCapacity;
 use super::matching::{has_affinity, has_labels, tolerates};
 use super::scope::Scope;
 use super::snapshot::{NodeTerms, SeenWorkload, Snapshot};
@@ -171,7 +171,7 @@ pub(super) fn given(entry: &WorkloadEntry, scope: &Scope) -> Option<Flavors> {
     Some(given.collect())
 }
 
-impl FoundRoom {
+impl FoundCapacity {
     /// Where a Workload with this choice was placed since the mark.
     pub fn of(
         way: &Choice<'_>,

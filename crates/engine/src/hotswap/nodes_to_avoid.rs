@@ -141,7 +141,7 @@ fn end(now: Timestamp, object: &slim::Workload, view: &JobView) -> Option<i64> {
 }
 
 impl Engine {
-    /// The current state of nodes: from the last look, or computed anew if something that it depends on has changed since. Changes of Workloads do
+    /// The current state of nodes: from the last look, or computed again if something that it depends on has changed since. Changes of Workloads do
     /// not count unless this Workload takes groups of nodes that none took.
     fn nodes_to_avoid(&self, object: &slim::Workload, takes_groups: bool) -> Cow<'_, NodesToAvoid> {
         let users = &self.hotswap.users;

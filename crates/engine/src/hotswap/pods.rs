@@ -22,7 +22,7 @@ impl Pod {
     /// Whether it is left over from before its Workload got the quota that it holds now.
     pub fn is_of_former_run(&self, entry: &WorkloadEntry) -> bool {
         let reserved = reserved_since(entry.status());
-        // A pod that goes on belongs to this run, whatever the clocks say.
+        // A pod that continues belongs to this run, whatever the clocks say.
         self.former
             || self.leaving
                 && reserved.is_some_and(|reserved| self.created.is_none_or(|created| created < reserved))

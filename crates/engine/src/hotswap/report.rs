@@ -40,7 +40,7 @@ impl Engine {
             Action::Move(Move { key, nodes, victims }) => {
                 // Victims first: after a crash in between, the next leader finds their room free, and the move still to be made.
                 for victim in &victims {
-                    self.make_way(&key, victim);
+                    self.preempt_for(&key, victim);
                 }
                 self.leave_nodes(&key, &nodes, victims.len());
             }
@@ -49,7 +49,7 @@ impl Engine {
     }
 
     /// Evicts a victim.
-    fn make_way(&mut self, by: &WorkloadKey, victim: &WorkloadKey) {
+    fn preempt_for(&mut self, by: &WorkloadKey, victim: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get(victim) else { return };
         let Some(preemptor) = self.world.workloads.get(by) else { return };
         let known = |uid: Option<Name>| uid.filter(|u| !u.is_empty()).unwrap_or_else(|| "UNKNOWN".into());
@@ -163,7 +163,7 @@ impl Engine {
     fn not_moved_words(&self, why: &NotMoved) -> String {
         match why {
             NotMoved::Brake => format!(
-                "more than {} % of the flavor's nodes look unhealthy, so that nothing is evicted",
+                "more than {} % of the flavor's nodes look unhealthy, so nothing is evicted",
                 self.config.hotswap.max_unhealthy_percent
             ),
             NotMoved::NoRoom(placed) => {
@@ -173,7 +173,7 @@ impl Engine {
                 )
             }
             NotMoved::TooLong => {
-                "the search for healthy nodes, and for workloads of lower priority that could make way, was given up: it takes too many \
+                "the search for healthy nodes, and for workloads of lower priority that could be preempted, was given up: it takes too many \
                  cycles, as there are too many of them"
                     .to_owned()
             }

@@ -22,7 +22,7 @@ use super::cut::{CutSearch, Progress};
 use super::decide::uses;
 use super::decide::{Action, Evaluation};
 use super::displaced::{DisplacedWorkload, Stage};
-use super::found::FoundRoom;
+use super::found::FoundCapacity;
 use super::needs;
 use super::planned::Move;
 use super::quota::{QuotaInUse, QuotaToBe};
@@ -40,7 +40,7 @@ struct Found {
     /// The numbers of the Workloads that are evicted before.
     victims: Vec<usize>,
     /// Where.
-    place: FoundRoom,
+    place: FoundCapacity,
 }
 
 /// The result of a search.
@@ -85,7 +85,7 @@ pub(super) struct Search<'s, 'a> {
     gone: Gone,
     /// The steps of the room when the look began.
     began: u64,
-    /// The number of steps up to which the searches of this cycle go on.
+    /// The number of steps up to which the searches of this cycle continue.
     most: u64,
     /// The number of steps up to which earlier results are used again.
     most_again: u64,
@@ -212,7 +212,7 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// The room that the last look found for the Workload, if it waits to run there.
-    fn before(&self, one: &DisplacedWorkload<'_>) -> Option<&'a FoundRoom> {
+    fn before(&self, one: &DisplacedWorkload<'_>) -> Option<&'a FoundCapacity> {
         self.engine.hotswap.found.get(one.key).filter(|_| one.stage == Stage::Evicted)
     }
 
@@ -293,7 +293,7 @@ impl<'s, 'a> Search<'s, 'a> {
             progress.went_on = true;
             let mark = self.room.mark();
             if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &[]) {
-                let place = FoundRoom::of(way, &self.room, mark, self.snapshot);
+                let place = FoundCapacity::of(way, &self.room, mark, self.snapshot);
                 return SearchOutcome::Found(Found { choice, victims: Vec::new(), place });
             }
             self.room.undo(mark);
@@ -349,11 +349,11 @@ impl<'s, 'a> Search<'s, 'a> {
             counts.then_some(candidate.at)
         });
         progress.went_on = true;
-        match self.room.make_way(one.key, &way.needs, lower, self.most, &mut progress.answers) {
+        match self.room.victims_for(one.key, &way.needs, lower, self.most, &mut progress.answers) {
             Choice::Victims(victims) => {
                 let before = self.room.mark();
                 if self.room.place(one.key, &way.needs) && self.comes_back(one, way, &victims) {
-                    let place = FoundRoom::of(way, &self.room, before, self.snapshot);
+                    let place = FoundCapacity::of(way, &self.room, before, self.snapshot);
                     return SearchOutcome::Found(Found { choice, victims, place });
                 }
             }

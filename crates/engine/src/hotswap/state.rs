@@ -7,32 +7,32 @@ use jiff::Timestamp;
 use sluice_core::{Name, WorkloadKey};
 
 use super::cut::CutSearch;
-use super::found::FoundRoom;
+use super::found::FoundCapacity;
 use super::planned::Planned;
 
 /// Unused names are dropped once there are this many more than twice the used ones.
 const MOST_UNUSED: usize = 64;
 
-/// What is kept between two looks.
+/// What is kept between two evaluations.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HotswapState {
     /// Something changed that decisions depend on.
     pub(super) stale: bool,
-    /// When it was last looked.
+    /// When the last evaluation ran.
     pub(super) evaluated_at: Option<Timestamp>,
-    /// How often it was.
+    /// How many ran.
     pub(super) evaluations: u64,
-    /// The last look did not reach all displaced Workloads: it goes on in the next cycle.
+    /// The last evaluation did not reach all displaced Workloads: it continues in the next cycle.
     pub(super) resumes: bool,
-    /// The look that is due continues the last one; nothing else has changed.
+    /// The evaluation that is due continues the last one; nothing else has changed.
     pub(super) resuming: bool,
-    /// The Workloads for which the looks since then found nothing, and why.
+    /// The Workloads for which the evaluations since then found nothing, and why.
     pub(super) tried: BTreeMap<WorkloadKey, NotFound>,
     /// The search that alone takes more than a cycle, until it ends.
     pub(super) cut: Option<CutSearch>,
-    /// By displaced Workload: the room that the last look found for it.
-    pub(super) found: BTreeMap<WorkloadKey, FoundRoom>,
+    /// By displaced Workload: the room that the last evaluation found for it.
+    pub(super) found: BTreeMap<WorkloadKey, FoundCapacity>,
     /// Something changed meanwhile: once all had their turn, all have it again.
     pub(super) again: bool,
     /// The moves that the last look found, and that are still to be made.

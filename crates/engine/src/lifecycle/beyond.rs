@@ -31,9 +31,7 @@ impl Engine {
         let beyond = if elastic {
             self.ungated_by_others(key, view, workload)
         } else if left {
-            Some(
-                "Pods of jobs that were deleted have not ended beside those that took their place".to_owned(),
-            )
+            Some("Pods of deleted jobs still run beside their replacements".to_owned())
         } else {
             self.replaced(key, view, workload)
         };
@@ -70,7 +68,7 @@ impl Engine {
         let ends = terminating - i64::try_from(stuck).unwrap_or(i64::MAX);
         (active + ends > charged).then(|| {
             format!(
-                "{active} pods run, {ends} that are being deleted have not ended, and quota is held for only {charged}"
+                "{active} pods run and {ends} terminating pods have not ended, but quota covers only {charged}"
             )
         })
     }
@@ -91,7 +89,7 @@ impl Engine {
         let (run, charged) = (free.max(counted), self.charged(workload));
         (run > charged).then(|| {
             format!(
-                "{run} pods run, and quota is held for only {charged}: others took their scheduling gates off"
+                "{run} pods run, but quota covers only {charged}: another client removed their scheduling gates"
             )
         })
     }

@@ -1,9 +1,9 @@
 //! What an earlier admission left in the jobs that a job's controller made.
 //!
 //! JobSet's controller merges templates into the jobs that it made and removes nothing from them: node selectors of the previous flavor would keep
-//! their pods pending for good. Such jobs are deleted before the start; the controller makes them anew.
+//! their pods pending for good. Such jobs are deleted before the start; the controller makes them again.
 //!
-//! MPIJob's controller makes the launcher while the job waits and does not change it later; it would make the launcher anew with the same template.
+//! MPIJob's controller makes the launcher while the job waits and does not change it later; it would make the launcher again with the same template.
 //! The templates of such parts are updated before the start. If the controller makes a part too late for that, from what it saw before the start, the
 //! part is stopped, and resumed with the right template.
 //!
@@ -45,7 +45,7 @@ impl Engine {
                 };
                 continue;
             }
-            // A part that runs several pod sets is made anew for each start.
+            // A part that runs several pod sets is made again for each start.
             let [set] = sets else { continue };
             let Some(info) = infos.iter().find(|info| info.name == set.name) else { continue };
             if view.job.kind.integration().resumes_parts_as_made {

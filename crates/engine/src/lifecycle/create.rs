@@ -113,7 +113,7 @@ impl Engine {
         annotations.insert(labels::WORKLOAD_SLICE_NAME.to_owned(), first);
     }
 
-    /// The name of a new slice: not that of an unfinished one. A part that is made anew begins its generations again.
+    /// The name of a new slice: not that of an unfinished one. A part that is made again begins its generations again.
     fn free_slice_name(
         &self,
         key: &JobKey,

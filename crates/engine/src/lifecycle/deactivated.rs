@@ -22,7 +22,7 @@ impl Engine {
     ) -> bool {
         let Some(seconds) = self.config.retention_after_deactivated_seconds else { return false };
         let entry = &self.world.workloads[workload];
-        // Other groups of the object go on.
+        // Other groups of the object continue.
         if entry.object.spec.active || key.group.is_some() {
             return false;
         }

@@ -65,7 +65,7 @@ impl Engine {
         self.working_on = None;
     }
 
-    /// Whether a head that was not admitted gave way to the next one in its queue, so that another cycle has other heads.
+    /// Whether a head that was not admitted lets the next one of its queue be tried, so that another cycle has other heads.
     fn heads_moved(&self, entries: &[EntryReport]) -> bool {
         entries.iter().any(|e| {
             !matches!(e.outcome, Outcome::Admitted { .. })

@@ -2,7 +2,7 @@
 //! flavor, on the quota of this one.
 //!
 //! This happens to a job that was resumed by hand before its start, or whose template its user changes while it runs, as some kinds allow. A flavor
-//! may also change, or be deleted and made anew, while jobs run on it: these were started with the older version. The time of a change is known since
+//! may also change, or be deleted and made again, while jobs run on it: these were started with the older version. The time of a change is known since
 //! the start of the manager; the time of creation is in the flavor.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -24,7 +24,7 @@ impl Engine {
         self.write_status(key, Purpose::Evict, next, then);
     }
 
-    /// Whether a workload's job is just being let run. It is evicted once that was answered: the two are different objects, and a
+    /// Whether a workload's job is just being started. It is evicted once that was answered: the two are different objects, and a
     /// job that begins to run after its Workload was evicted would run without quota.
     pub(crate) fn is_starting(&self, key: &WorkloadKey) -> bool {
         let job = self.world.workloads.get(key).and_then(|entry| self.world.job_of(entry));

@@ -142,7 +142,7 @@ impl Engine {
                 let name = &set.name;
                 let released = given_back(entry.status(), name) > 0;
                 let why = if released { "; the quota of the other pods was released" } else { "" };
-                format!("{pods} pods of {name:?} run, and quota is held for only {charged}{why}")
+                format!("{pods} pods of {name:?} run, but quota covers only {charged}{why}")
             })
         };
         sets.iter().zip(charged(sets, entry.status())).find_map(beyond)

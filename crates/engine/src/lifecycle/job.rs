@@ -231,7 +231,7 @@ impl Engine {
     }
 
     /// Adopts a Workload that lost its owner reference; returns whether there is more to do first. A Workload that was marked finished while its job
-    /// goes on is replaced by another.
+    /// continues is replaced by another.
     pub(super) fn find_back(&mut self, key: &JobKey, view: &JobView, workload: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[workload];
         if entry.controller_uid().is_some() {
@@ -295,8 +295,8 @@ impl Engine {
             return;
         }
         // What its status does not show stays unchanged.
-        let told = !view.status_unread;
-        if told && (self.sync_reclaimable(view, workload) || self.sync_pods_ready(view, workload)) {
+        let has_status = !view.status_unread;
+        if has_status && (self.sync_reclaimable(view, workload) || self.sync_pods_ready(view, workload)) {
             return;
         }
         let entry = &self.world.workloads[workload];

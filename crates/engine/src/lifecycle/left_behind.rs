@@ -1,9 +1,9 @@
 //! A deleted job gives its quota back when its pods are gone, not before: the pods have a grace period, which their user sets. Pods of a part that is
-//! deleted and made anew count beside those of its replacement.
+//! deleted and made again count beside those of its replacement.
 //!
 //! A deleted job has no status, and the status of a job that is being deleted is out of date. So its pods are looked for in its namespace: by the
 //! UIDs of the deleted job and of the objects that it controlled. If the whole job is to end, also by the name of the Workload that they carry: after
-//! a restart it is not known what it controlled. Pods of a job that goes on carry that name, too, and are left alone.
+//! a restart it is not known what it controlled. Pods of a job that continues carry that name, too, and are left alone.
 //!
 //! Pods that should end and take longer than `scheduler.maxTerminationGracePeriod` are given 30 s. Pods of a job that only a finalizer of its user
 //! holds need not end before the job does. One look serves all deleted jobs of a namespace. A job that held no quota, or had no pods, costs none.
@@ -23,7 +23,7 @@ use crate::engine::{Alarm, Engine};
 use crate::hotswap::health;
 use crate::ingest::workload::{is, reserved};
 use crate::input::{Kind, Object, ObjectRef, WriteError};
-use crate::left_behind::{LeftBehind, Looks};
+use crate::left_behind::{LeftBehind, PodSearches};
 use crate::outbox::{About, Open, warning};
 use crate::retry::Retry;
 use crate::world::{JobKey, WorkloadEntry, controller, is_of_group};
@@ -163,7 +163,7 @@ impl Engine {
         let now = self.now;
         if self.left.waits(workload) {
             let namespace = Arc::clone(&workload.namespace);
-            let looks = self.left.looks.entry(namespace).or_insert_with(|| Looks::new(now));
+            let looks = self.left.looks.entry(namespace).or_insert_with(|| PodSearches::new(now));
             looks.asked.remove(workload);
             if looks.waiting.insert(workload.clone()) && looks.open.is_none() {
                 looks.joined(now);
@@ -251,7 +251,7 @@ impl Engine {
             ends_within: is_overdue.then_some(LAST_GRACE_SECONDS),
         };
         known.of = of;
-        if is_overdue && !std::mem::replace(&mut known.told, true) {
+        if is_overdue && !std::mem::replace(&mut known.reported, true) {
             self.report_last_grace(key);
         }
         Some(pods)
@@ -288,7 +288,7 @@ impl Engine {
     fn report_last_grace(&mut self, workload: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get(workload) else { return };
         let note =
-            format!("Pods have not ended in time, and hold quota: they are given {LAST_GRACE_SECONDS} s");
+            format!("Pods that hold quota did not end in time; they get {LAST_GRACE_SECONDS} s to end");
         let about = About::workload(workload, &entry.uid());
         let line =
             self.log(Level::Warn, "pods that hold quota are given less time", &[("workload", workload)]);
@@ -334,9 +334,8 @@ impl Engine {
             Err(WriteError::PodsRemain(workloads)) => Some(workloads.into_iter().collect()),
             Err(error) => {
                 looks.next = looks.retry.failed(open.purpose, &error, now);
-                let note = format!(
-                    "Error looking for the pods of a job that is gone, which keep its quota: {error}"
-                );
+                let note =
+                    format!("The quota of a deleted job is kept, because its pods cannot be listed: {error}");
                 failure = looks.retry.should_report(&error, &note).then_some(note);
                 None
             }

@@ -64,7 +64,7 @@ fn speaks_for(view: &JobView, object: &slim::Workload, status: &WorkloadStatus) 
     let as_large = |(set, job): (&slim::PodSet, &JobPodSet)| {
         set.count == job.count && set.template.requests_hash == job.requests_hash
     };
-    // A group whose pods were all replaced by pods with other requests is queued anew.
+    // A group whose pods were all replaced by pods with other requests is queued again.
     let replaced = view.job.group.is_some() && view.suspended && !view.active;
     let has_quota = is(status, Type::Admitted) || reserved(status);
     let is_kept = has_quota && (!replaced || sets.iter().zip(&view.pod_sets).all(as_large));

@@ -1,10 +1,10 @@
-//! Pods that go on after their job has ended.
+//! Pods that continue after their job has ended.
 //!
 //! The controllers of some kinds leave the pods of an ended job alone, by the user's choice or by default, and no longer count those that run. They
 //! use its quota: its Workload is finished once none of them runs. They may end by themselves for as long as a controller has time to carry out a
 //! stop; those that still run then are deleted. Pods that ended stay, with their logs.
 //!
-//! Everything follows from the objects and from when the end was first seen: after a restart the time begins anew. A job without such pods costs one
+//! Everything follows from the objects and from when the end was first seen: after a restart the time begins again. A job without such pods costs one
 //! look.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::unheeded::{Outlived, PATIENCE_SECONDS};
 use crate::world::{JobEntry, JobKey};
 
 impl JobEntry {
-    /// Whether pods of it may go on after its end.
+    /// Whether pods of it may continue after its end.
     pub(super) fn may_be_outlived(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.outlived.is_some())
     }

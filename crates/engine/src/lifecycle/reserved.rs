@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// A suspended job that cannot run on its quota, because it names another queue or needs more, gives the quota back once its pods are gone, and
-    /// is queued anew; returns whether that has to be done first.
+    /// is queued again; returns whether that has to be done first.
     pub(super) fn give_back(&mut self, job: &JobKey, view: &JobView, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         if !reserved(entry.status()) {

@@ -1,5 +1,5 @@
 //! The slices of an elastic job (docs/reference/06-algorithm.md 6.26): Workloads that follow one another as the job changes its size. One runs; a job
-//! that grows gets another, which waits for the additional quota while the running pods go on.
+//! that grows gets another, which waits for the additional quota while the running pods continue.
 //!
 //! The new slice is admitted first, and then the slice that it replaces is finished. In between both are admitted; of the older one only the usage
 //! beyond that of the newer one counts, in every replica that sees the two. So the job has an admitted Workload at every moment, whatever fails.
@@ -115,7 +115,7 @@ impl Engine {
         others.into_iter().filter(|other| self.replaced_by(other).as_ref() == Some(key)).collect()
     }
 
-    /// Marks the other slices of a job: their usage is computed anew.
+    /// Marks the other slices of a job: their usage is computed again.
     pub(crate) fn mark_slices(&mut self, entry: &WorkloadEntry) {
         let annotations = entry.object.metadata.annotations.as_ref();
         if annotations.is_some_and(|all| all.contains_key(labels::ELASTIC_JOB))

@@ -67,7 +67,7 @@ impl Engine {
         self.is_active(key) || view.finished.is_some() && self.is_outlived(key, view)
     }
 
-    /// A finished Workload: a job that goes on without a Workload is stopped; one that Kueue deactivated may be deleted.
+    /// A finished Workload: a job that continues without a Workload is stopped; one that Kueue deactivated may be deleted.
     pub(crate) fn after_finish(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         if self.release_pods(key) {
             return;

@@ -5,7 +5,7 @@
 //! looked at after a while if nothing shows that its pods are gone. If it has pods, it is touched, which is an event for its controller; if it still
 //! has some later, they are deleted here, together with jobs that it made and that still run.
 //!
-//! Everything follows from the objects and from when a job was first seen stopped: after a restart the time begins anew. A controller that reports
+//! Everything follows from the objects and from when a job was first seen stopped: after a restart the time begins again. A controller that reports
 //! the stop costs no request; one that reports nothing costs one look.
 //!
 //! Jobs whose controller is known to retry until they are stopped are left to it, see [`super::answered`].
@@ -33,7 +33,7 @@ use crate::world::{JobEntry, JobKey, job_key};
 
 /// How long the controller has after the job was touched: a controller with a work queue handles an event well within that.
 const ONCE_MORE_SECONDS: i64 = 60;
-/// What has a longer name gives no pod a label with it.
+/// Objects with longer names cannot be in a pod's label.
 const MAX_LABEL: usize = 63;
 /// The reason of the events; Kueue has none.
 pub(super) const STOP_ENFORCED: &str = "StopEnforced";
@@ -52,7 +52,7 @@ impl JobEntry {
         self.view.active && self.view.finished.is_none() && !has_none
     }
 
-    /// Whether pods of it were seen that go on although it was stopped.
+    /// Whether pods of it were seen that continue although it was stopped.
     pub(super) fn has_pods_left(&self) -> bool {
         self.unheeded.as_ref().is_some_and(|known| known.left)
     }
@@ -79,8 +79,8 @@ impl JobEntry {
         self.waits() && self.trouble.as_ref().is_some_and(|trouble| trouble.stray)
     }
 
-    /// Whether its controller does not say that it has seen the stop. That of a job that was let run by hand was decided at no time: then what it
-    /// said while the job ran, if that was seen, is no answer.
+    /// Whether its controller does not say that it has seen the stop. A job that was resumed by hand has no time of decision: what its
+    /// controller said while the job ran, if that was seen, is no answer.
     fn says_nothing_of_stop(&self, decided: Option<Timestamp>) -> bool {
         let seen = &self.seen;
         let answered = match self.view.suspended_condition {
@@ -94,7 +94,7 @@ impl JobEntry {
         !(seen.heeded || answered)
     }
 
-    /// Whether a job that another job made goes on although that job was stopped.
+    /// Whether a job that another job made continues although that job was stopped.
     fn runs_on(&self) -> bool {
         !self.view.suspended && self.view.finished.is_none() && !self.view.deleting
     }
@@ -114,7 +114,7 @@ impl Engine {
             }
             return false;
         }
-        // If a job is resumed by hand repeatedly, the time does not begin anew each time.
+        // If a job is resumed by hand repeatedly, the time does not begin again each time.
         if !view.suspended || view.stopping {
             return false;
         }
@@ -180,7 +180,7 @@ impl Engine {
             || parts.any(|part| part.may_go_on() || part.runs_on())
     }
 
-    /// Records that a pod that goes on, and was created at that time, names a job as its controller. Users write owner references, too: a job that
+    /// Records that a pod that continues, and was created at that time, names a job as its controller. Users write owner references, too: a job that
     /// never ran has no such pod, and a pod that was created long after the stop of its job has no quota.
     pub(crate) fn note_stray(&mut self, namespace: &str, controller: &str, created: Option<Timestamp>) {
         let Some(key) = self.world.job_by_uid.get(controller).filter(|key| *key.namespace == *namespace)
@@ -245,7 +245,7 @@ impl Engine {
         std::iter::once(Arc::clone(&view.job.uid)).chain(parts).collect()
     }
 
-    /// Deletes jobs that a stopped job made and that go on: their pods are deleted with them, and would be made anew if they were deleted alone.
+    /// Deletes jobs that a stopped job made and that continue: their pods are deleted with them, and would be made again if they were deleted alone.
     fn delete_parts(&mut self, key: &JobKey, view: &JobView, runs_on: &[Arc<JobView>]) {
         for part in runs_on {
             let child = JobKey::of(&part.job);

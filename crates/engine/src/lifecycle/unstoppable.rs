@@ -1,4 +1,4 @@
-//! Parts of other jobs that the API server refuses to suspend: they are deleted, and their controllers make them anew as they should be.
+//! Parts of other jobs that the API server refuses to suspend: they are deleted, and their controllers make them again as they should be.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Engine {
     }
 
     /// Deletes a job that another job made, that may not run, and that the API server refuses to suspend, for example because its user made it as
-    /// large as etcd stores: its controller makes it anew as it should be. If the controller makes the same again, it is deleted with a growing
+    /// large as etcd stores: its controller makes it again as it should be. If the controller makes the same again, it is deleted with a growing
     /// delay. Returns whether it is deleted now.
     pub(super) fn delete_unstoppable(&mut self, key: &JobKey, view: &JobView) -> bool {
         let entry = self.world.jobs.get(key).and_then(|entry| entry.trouble.as_ref());

@@ -321,7 +321,7 @@ pub(crate) fn is_being_reserved(entry: &WorkloadEntry) -> bool {
         || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status))
 }
 
-/// Whether a Workload can still get other nodes: it holds quota, and goes on.
+/// Whether a Workload can still get other nodes: it holds quota, and continues.
 pub(crate) fn can_be_placed(object: &slim::Workload) -> bool {
     let status = &object.status;
     reserved(status)

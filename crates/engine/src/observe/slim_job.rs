@@ -7,7 +7,7 @@ use crate::engine::Engine;
 
 impl Engine {
     /// Drops the labels that no decision needs, of which an object may have any number; and the pod templates of a job that gets no Workload:
-    /// templates are most of it. When it gets a queue name, it is seen anew.
+    /// templates are most of it. When it gets a queue name, it is seen again.
     pub(crate) fn slim_job(&self, view: &mut JobView) {
         let copied = &self.config.label_keys_to_copy;
         view.labels.retain(|key, _| key == labels::PREBUILT_WORKLOAD_NAME || copied.contains(key));

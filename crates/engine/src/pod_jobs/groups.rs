@@ -180,7 +180,7 @@ impl Engine {
         true
     }
 
-    /// Has the Workloads looked at again that wait for pods of this job to end.
+    /// Reconciles the Workloads that wait for pods of this job to end.
     pub(crate) fn look_at_leaving(&mut self, key: &JobKey) {
         let job = self.world.pod_jobs.get_mut(key);
         self.dirty.workloads.extend(job.map(|job| std::mem::take(&mut job.leaving)).into_iter().flatten());

@@ -99,7 +99,7 @@ impl PodJob {
         last.checked_add(OWNERS_PERIOD).ok().filter(|until| *until > now)
     }
 
-    /// Whether it is not known of some pod if it was let run.
+    /// Whether it is not known of some pod if it was started.
     pub fn is_uncertain(&self) -> bool {
         self.fares.values().any(|fare| fare.uncertain)
     }
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// The requests of pods are computed in another way than before.
-    pub fn measure_pods_anew(&mut self) {
+    pub fn measure_pods_again(&mut self) {
         self.asks_are_stale = true;
         for job in self.pod_jobs.values_mut() {
             job.measured_against = None;

@@ -149,7 +149,7 @@ impl Engine {
     fn report_left_out(&mut self, key: &JobKey, pods: usize) {
         let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
         let note = format!(
-            "{pods} pods are not owners of their group's Workload: owner references take at most {MAX_OWNER_BYTES} bytes; the Workload is deleted with the pods that are owners"
+            "{pods} pods could not become owners of the Workload of their group: owner references are limited to {MAX_OWNER_BYTES} bytes. The Workload is deleted with the pods that are owners"
         );
         self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", &note);
     }

@@ -92,7 +92,7 @@ impl Engine {
         let Some(job) = self.world.pod_jobs.get(key) else { return };
         let left = job.parent.as_ref().filter(|_| gated.len() < job.pods.gated_count()).cloned();
         if let Some(parent) = left {
-            let note = "Some pods wait: there are more of them, or they request more, than the Workload has quota for; scale to zero and up again to queue them anew";
+            let note = "Some pods wait: their number or requests exceed the Workload's quota. Scale to zero and up again to queue them";
             self.report_job(key, &parent, EventType::Warning, "ErrWorkloadCompose", note);
         }
         let mut planned = Vec::new();
@@ -117,7 +117,7 @@ impl Engine {
         let pods = planned.len();
         let about: [(&'static str, &dyn ToString); 3] =
             [("job", &key.object()), ("workload", workload), ("pods", &pods)];
-        self.outbox.push(self.log(Level::Info, "pods are let run", &about));
+        self.outbox.push(self.log(Level::Info, "pods are started", &about));
         let is_group = self.world.pod_jobs.get(key).is_some_and(PodJob::has_roles);
         let status = self.world.workloads[workload].status();
         let gate = RemovedGate::of(status, labels::ADMISSION_SCHEDULING_GATE, is_group);

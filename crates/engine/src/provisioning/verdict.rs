@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_request_tells_when_its_nodes_come() {
+    fn an_accepted_request_says_when_its_nodes_come() {
         let accepted =
             json!([condition("Accepted", "True", "", "ok"), condition("Provisioned", "False", "x", "in 5m")]);
         assert_eq!(step(&accepted, |_| {}), said(CheckState::Pending, "in 5m", None));

@@ -88,7 +88,7 @@ impl Templates {
     }
 
     /// There is room again: templates that are not kept may be read at once.
-    pub fn ask_anew(&mut self) {
+    pub fn ask_again(&mut self) {
         self.asked.clear();
     }
 }

@@ -34,7 +34,7 @@ enum OnNode {
 /// What one look at the nodes of a Workload computes once.
 struct NodeLookup<'a> {
     key: &'a WorkloadKey,
-    /// The nodes with pods that go on.
+    /// The nodes with pods that continue.
     with_pods: Option<BTreeSet<&'a Name>>,
     /// By pod set.
     tolerated: BTreeMap<usize, Tolerated>,
@@ -227,7 +227,7 @@ impl Engine {
         Tolerated { lasting, all, per_pod: per_pod.unwrap_or_default() }
     }
 
-    /// Whether pods of a Workload that go on are on a node.
+    /// Whether pods of a Workload that continue are on a node.
     fn has_pods_on<'a>(&'a self, node: &Name, lookup: &mut NodeLookup<'a>) -> bool {
         let key = lookup.key;
         lookup.with_pods.get_or_insert_with(|| self.nodes_with_pods(key)).contains(node)

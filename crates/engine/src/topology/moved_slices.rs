@@ -2,7 +2,7 @@
 //! their pods.
 //!
 //! The core decides, and the new assignment is written first. From then on, whatever happened in between, each pod that is bound to a node on which
-//! the assignment has no place for it is deleted, and its controller makes it anew; all others stay.
+//! the assignment has no place for it is deleted, and its controller makes it again; all others stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Engine {
         SliceMoves::Allowed
     }
 
-    /// Whether the pods of the slices on closed domains may be deleted and made anew.
+    /// Whether the pods of the slices on closed domains may be deleted and made again.
     fn may_lose(
         &self,
         (key, set, pods): (&WorkloadKey, &str, &PlacedPods),
@@ -125,7 +125,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a controller makes this number of its pods anew without failing.
+    /// Whether a controller makes this number of its pods again without failing.
     fn spares(&self, controller: Option<&Name>, count: usize) -> Result<(), String> {
         let Some(uid) = controller else { return Err("no controller recreates its pods".to_owned()) };
         let job = self.world.job_by_uid.get(uid).and_then(|key| self.world.jobs.get(key));

@@ -220,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Tells the core what is taken of nodes, before it decides.
+    /// Gives the core what is taken of nodes, before it decides.
     pub(crate) fn report_taken(&mut self) {
         while let Some(node) = self.topology.changed.pop_first() {
             let taken = self.topology.taken.get(&node);

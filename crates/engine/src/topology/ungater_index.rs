@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// The pods with a topology assignment, computed anew.
+    /// The pods with a topology assignment, computed again.
     pub fn placed_again(&self) -> BTreeMap<WorkloadKey, PlacedPods> {
         let mut all = BTreeMap::new();
         for (key, pod) in &self.job_pods {

@@ -61,7 +61,7 @@ pub(super) struct Waiting {
     pub uncertain: Option<usize>,
 }
 
-/// The domain of each waiting pod; `None` for pods that go on waiting. `ranked` says whether the pods are numbered.
+/// The domain of each waiting pod; `None` for pods that continue waiting. `ranked` says whether the pods are numbered.
 pub(super) fn plan(
     rooms: &[FreeDomain],
     placed: &[Placed],
@@ -80,7 +80,9 @@ pub(super) fn plan(
     order.sort_by_key(|at| waiting[*at].rank.unwrap_or(usize::MAX));
     // A pod that is written again keeps its place.
     let mut domains: Vec<Option<usize>> = waiting.iter().map(|pod| pod.uncertain.filter(is_open)).collect();
-    if let Some(of_rank) = ranked.then(|| domains_of_ranks(rooms)).filter(|of| agree(of, placed, waiting)) {
+    if let Some(of_rank) =
+        ranked.then(|| domains_of_ranks(rooms)).filter(|of| are_consistent(of, placed, waiting))
+    {
         for at in order {
             let domain = waiting[at].rank.map(|rank| of_rank[rank]).filter(is_open);
             if let Some(domain) = domain.filter(|domain| free[*domain] > 0) {
@@ -106,7 +108,7 @@ pub(super) fn domains_of_ranks(rooms: &[FreeDomain]) -> Vec<usize> {
 }
 
 /// Whether every pod has a rank of its own, and the running pods are where their ranks belong.
-fn agree(of_rank: &[usize], placed: &[Placed], waiting: &[Waiting]) -> bool {
+fn are_consistent(of_rank: &[usize], placed: &[Placed], waiting: &[Waiting]) -> bool {
     let mut taken = vec![false; of_rank.len()];
     let mut take = |rank: Option<usize>, domain: Option<usize>, elsewhere: bool| {
         let Some(rank) = rank.filter(|rank| *rank < of_rank.len()) else { return false };

@@ -64,9 +64,9 @@ pub(super) fn reduce(object: &mut slim::Workload) {
     status.conditions.shrink_to_fit();
     for condition in &mut status.conditions {
         // How it ended, and why it waited if it never held quota.
-        let told = condition.type_ == Type::Finished.as_str()
+        let is_shown = condition.type_ == Type::Finished.as_str()
             || condition.type_ == Type::QuotaReserved.as_str() && condition.status != "True";
-        if !told {
+        if !is_shown {
             condition.message = String::new();
         }
     }
@@ -88,7 +88,7 @@ fn keep(map: &mut Option<BTreeMap<String, String>>, is_kept: impl Fn(&str) -> bo
     map.take_if(|entries| entries.is_empty());
 }
 
-/// So many specs of Workloads that are over are found again: those of one kind of work, in one queue, are mostly equal.
+/// The number of specs of ended Workloads that are found again: those of one kind of work, in one queue, are mostly equal.
 const SPECS: usize = 16;
 
 /// The specs that Workloads which are over had last.

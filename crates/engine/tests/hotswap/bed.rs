@@ -130,12 +130,12 @@ impl Bed {
         }
     }
 
-    /// Submits a JobSet of so many slices of four pods with four chips, each slice a pool.
+    /// Submits a JobSet of `slices` slices of four pods with four chips, each slice a pool.
     pub fn jobset(&mut self, name: &str, queue: &str, priority: &str, slices: i32) {
         self.sized_jobset(name, queue, priority, slices, 4);
     }
 
-    /// The same with so many pods per slice.
+    /// The same with `pods` pods per slice.
     pub fn sized_jobset(&mut self, name: &str, queue: &str, priority: &str, slices: i32, pods: i32) {
         let exclusive = ExclusiveTopology { key: POOL.to_owned(), replicas: slices };
         self.submit((name, queue, priority), slices * pods, 4, |set| {
@@ -143,7 +143,7 @@ impl Bed {
         });
     }
 
-    /// Submits a JobSet of so many pods with so many chips each, all of them in one pool, on the nodes that the core assigns.
+    /// Submits a JobSet of `pods` pods with `chips` chips each, all of them in one pool, on the nodes that the core assigns.
     pub fn placed_jobset(&mut self, name: &str, priority: &str, pods: i32, chips: i32) {
         self.placed_jobset_in((name, "q", priority), pods, chips);
     }
@@ -155,7 +155,7 @@ impl Bed {
         self.submit(submitted, pods, chips, |set| set.topology_request = Some(Box::new(request)));
     }
 
-    /// Submits a JobSet of so many pods with so many chips each, wherever there is room.
+    /// Submits a JobSet of `pods` pods with `chips` chips each, wherever there is room.
     pub fn plain_jobset(&mut self, name: &str, priority: &str, pods: i32, chips: i32) {
         self.submit((name, "q", priority), pods, chips, |_| {});
     }

@@ -13,8 +13,9 @@ fn when_most_nodes_look_bad_nothing_is_evicted() {
     assert_eq!(bed.listed("high").len(), 8);
     let notes = bed.c.notes("HotswapNotPossible");
     assert!(
-        notes.iter().any(|n| n
-            .ends_with("more than 55 % of the flavor's nodes look unhealthy, so that nothing is evicted")),
+        notes.iter().any(
+            |n| n.ends_with("more than 55 % of the flavor's nodes look unhealthy, so nothing is evicted")
+        ),
         "{notes:?}"
     );
     // Half of them: it is the nodes after all.

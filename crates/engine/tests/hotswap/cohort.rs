@@ -40,7 +40,7 @@ fn gone<'a>(bed: &Bed, of: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_own_queue_makes_way_first_then_the_cohort_then_others() {
+fn the_own_queue_is_preempted_first_then_the_cohort_then_others() {
     for (others, goes) in [
         (&["own", "near", "far"][..], "own"),
         (&["near", "far"], "near"),
@@ -61,7 +61,7 @@ fn the_own_queue_makes_way_first_then_the_cohort_then_others() {
 }
 
 #[test]
-fn for_a_queue_that_borrows_only_its_own_make_way_unless_the_flag_says_otherwise() {
+fn for_a_queue_that_borrows_only_its_own_are_preempted_unless_the_flag_says_otherwise() {
     for (others, more, goes) in [
         (&["near", "far", "own"][..], false, Some("own")),
         (&["near", "far"], false, None),

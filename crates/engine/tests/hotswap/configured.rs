@@ -89,7 +89,7 @@ fn the_brake_holds_above_the_configured_percentage() {
 }
 
 #[test]
-fn when_no_workload_can_make_way_the_recovery_timeout_decides() {
+fn when_no_workload_can_be_preempted_the_recovery_timeout_decides() {
     let ready = WaitForPodsReady {
         timeout_seconds: 300,
         recovery_timeout_seconds: Some(120),

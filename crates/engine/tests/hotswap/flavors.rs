@@ -7,7 +7,7 @@ use sluice_engine::EngineConfig;
 
 use crate::bed::{Bed, TPU};
 
-/// A queue with the flavor of pools `o…` and then that of all others, with so many chips each.
+/// A queue with the flavor of pools `o…` and then that of all others, with `old` and `new` chips.
 fn bed(first: &str, old: i64, new: i64) -> Bed {
     with_flavors(Bed::new(), first, old, new)
 }

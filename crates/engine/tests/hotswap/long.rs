@@ -32,7 +32,7 @@ fn outcome(bed: &Bed, pools: usize) -> Vec<(bool, Vec<(String, i32)>)> {
 }
 
 #[test]
-fn a_search_that_goes_on_in_later_cycles_finds_the_same() {
+fn a_search_that_continues_in_later_cycles_finds_the_same() {
     let pools = 16;
     let whole = failing(pools, u64::MAX);
     let most = 40;
@@ -42,7 +42,7 @@ fn a_search_that_goes_on_in_later_cycles_finds_the_same() {
     assert_eq!(outcome(&parts, pools), outcome(&whole, pools));
     let moved =
         outcome(&whole, pools).iter().filter(|(runs, evictions)| *runs && !evictions.is_empty()).count();
-    assert_eq!(moved, pools / 2 - 1, "who was on failing nodes runs elsewhere");
+    assert_eq!(moved, pools / 2 - 1, "work on failing nodes runs elsewhere");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn no_cycle_makes_more_steps_than_it_may_while_many_wait_to_run_and_the_rest_hav
 }
 
 #[test]
-fn a_search_longer_than_a_cycle_may_take_goes_on_in_the_next_and_finds_the_same() {
+fn a_search_longer_than_a_cycle_may_take_continues_in_the_next_and_finds_the_same() {
     let pools = 8;
     let (whole, parts) = (failing(pools, u64::MAX), failing(pools, 0));
     assert!(parts.c.most_steps < whole.c.most_steps, "{} steps at a stretch", parts.c.most_steps);
@@ -129,22 +129,22 @@ fn full_nodes(lows: usize, steps: u64) -> Bed {
     bed
 }
 
-/// How many of those with the priority `low` made way.
-fn made_way(bed: &Bed, lows: usize) -> usize {
+/// How many of those with the priority `low` were preempted.
+fn preempted(bed: &Bed, lows: usize) -> usize {
     (0..lows).filter(|node| !bed.evictions(&format!("n{node:03}")).is_empty()).count()
 }
 
 #[test]
-fn a_world_of_full_nodes_is_not_too_large_to_find_one_that_makes_way() {
+fn a_world_of_full_nodes_is_not_too_large_to_find_one_to_preempt() {
     let lows = 60;
     let mut bed = full_nodes(lows, 100);
     bed.pass(45);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
-    assert_eq!(made_way(&bed, lows), 1);
+    assert_eq!(preempted(&bed, lows), 1);
 }
 
 #[test]
-fn where_a_node_comes_while_a_search_goes_on_it_begins_anew_and_none_makes_way() {
+fn a_node_that_comes_restarts_the_search_and_none_is_preempted() {
     let lows = 60;
     let mut bed = full_nodes(lows, 0);
     let goes_on = |bed: &Bed| bed.c.engine.state()["hotswap"]["goesOn"] == true;
@@ -162,12 +162,12 @@ fn where_a_node_comes_while_a_search_goes_on_it_begins_anew_and_none_makes_way()
         }
         next(&mut bed);
     }
-    assert!(goes_on(&bed) && made_way(&bed, lows) == 0, "it looks for those that could make way");
+    assert!(goes_on(&bed) && preempted(&bed, lows) == 0, "it looks for those that could be preempted");
     bed.c.cycles_left = None;
     bed.pools(&["spare"], 1);
     bed.pass(45);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
-    assert_eq!(made_way(&bed, lows), 0);
+    assert_eq!(preempted(&bed, lows), 0);
 }
 
 #[test]

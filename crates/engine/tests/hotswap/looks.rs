@@ -96,8 +96,8 @@ fn the_end_of_work_on_a_failing_node_lowers_the_limit_at_once() {
     assert!(!bed.runs("three"), "it was given chips of a pool that is not whole");
 }
 
-/// The most allocations that it takes to take one thing in while work moves off one of so many pools, and a node changes every second in
-/// what is of no matter to work that starts.
+/// The most allocations that it takes to take one thing in while work moves off one of `pools` pools, and a node changes every second in
+/// a field that does not affect new work.
 fn most_reported(pools: usize) -> u64 {
     let mut bed = Bed::new();
     bed.c.checked = false;
@@ -127,7 +127,7 @@ fn a_start_does_not_look_at_all_nodes_because_a_workload_or_a_node_changed() {
     assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
 }
 
-/// Allocations of one event of a node and of one of a pod, soon after a look at so many pools.
+/// Allocations of one event of a node and of one of a pod, soon after a look at `pools` pools.
 fn events_among(pools: usize) -> [u64; 2] {
     let mut bed = Bed::new();
     bed.c.checked = false;

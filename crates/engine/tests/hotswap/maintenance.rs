@@ -9,7 +9,7 @@ use crate::page::page;
 
 const TIME: &str = "cloud.google.com/scheduled-maintenance-time";
 
-/// Announces the maintenance of pools, so many seconds from now; returns when.
+/// Announces the maintenance of pools, `seconds` seconds from now; returns when.
 fn announce(bed: &mut Bed, pools: &[&str], seconds: i64) -> i64 {
     let at = bed.now().as_second() + seconds;
     for node in bed.nodes_of(pools) {
@@ -29,7 +29,7 @@ fn absent() -> Value {
     json!({"weight": 100, "preference": {"matchExpressions": [{"key": TIME, "operator": "DoesNotExist"}]}})
 }
 
-/// A batch Job of one pod with four chips; it may run so many seconds at most.
+/// A batch Job of one pod with four chips; it may run `deadline` seconds at most.
 fn plain(bed: &mut Bed, name: &str, deadline: Option<i64>, most: Option<i32>) {
     let mut view = job("team-a", name, "q", 1, "1");
     let template = std::sync::Arc::make_mut(view.pod_sets[0].template.as_mut().unwrap());

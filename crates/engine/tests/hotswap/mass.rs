@@ -15,13 +15,13 @@ struct Cost {
     looks: u64,
     /// Allocations of one cycle, at most.
     most_allocations: u64,
-    /// Those of all cycles, and of what they were told.
+    /// Allocations of all cycles and of all inputs.
     allocations: u64,
     /// Workloads that were evicted.
     evicted: usize,
 }
 
-/// Pools of two nodes with a JobSet each, of which so many failed just now, under JobSets of a higher priority than the others have; and the
+/// Pools of two nodes with a JobSet each, of which `failing` failed just now, under JobSets of a higher priority than the others have; and the
 /// names of the pools.
 pub fn failed(failing: usize) -> (Bed, Vec<String>) {
     let half = failing + 1;

@@ -5,7 +5,7 @@ use sluice_engine::{Kind, ObjectRef};
 
 use crate::bed::{Bed, TPU};
 
-/// JobSets of one pool each that run, and one that no pool is large enough for, in a world of so many pools of four nodes.
+/// JobSets of one pool each that run, and one that no pool is large enough for, in a world of `pools` pools of four nodes.
 fn world(pools: usize) -> Bed {
     let mut bed = Bed::new();
     bed.c.checked = false;
@@ -111,13 +111,13 @@ fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
     let few = costs(40);
     for (what, [leaves, queues, pods, looks]) in &few {
         // What a pod gives back is free for others, and the limits of Hotswap are others.
-        let told =
+        let notified =
             if ["its end", "a free node that is cordoned", "a free node that is uncordoned"].contains(what) {
                 2
             } else {
                 1
             };
-        assert!(*leaves <= 2 && *queues <= told && *pods <= 2, "{what}: {few:?}");
+        assert!(*leaves <= 2 && *queues <= notified && *pods <= 2, "{what}: {few:?}");
         assert!(*looks <= u64::from(IS_LOOKED_AT.contains(what)), "{what}: {few:?}");
     }
     assert_eq!(few, costs(160), "among many nodes");

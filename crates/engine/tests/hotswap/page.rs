@@ -18,7 +18,7 @@ pub fn page_with(mut bed: Bed, chips: i64) -> Bed {
 }
 
 #[test]
-fn with_quota_for_both_the_low_one_makes_way_and_runs_again_when_the_pool_returns() {
+fn with_quota_for_both_the_low_one_is_preempted_and_runs_again_when_the_pool_returns() {
     let mut bed = page(64);
     assert_eq!(
         (bed.pools_of("high"), bed.pools_of("low")),

@@ -103,7 +103,7 @@ fn one_that_ends_before_it_makes_room_is_not_evicted() {
 }
 
 #[test]
-fn an_engine_that_begins_in_between_goes_on_by_what_is_written() {
+fn an_engine_that_begins_in_between_continues_by_what_is_written() {
     for cycles in 1..3 {
         let mut failed = Failed::new();
         for _ in 0..cycles {

@@ -22,7 +22,7 @@ fn equal_priority_is_spared_and_the_event_says_why_nothing_is_done() {
     assert_eq!(bed.listed("one"), ["a-0", "a-1", "a-2", "a-3"]);
     let note = "Workload/jobset-one: Pods are on unhealthy node(s) a-0, a-1, a-2, a-3: no healthy nodes are free for it, even if all \
                 workloads of lower priority were evicted";
-    assert_eq!(bed.c.notes("HotswapNotPossible"), [note], "told once");
+    assert_eq!(bed.c.notes("HotswapNotPossible"), [note], "reported once");
     bed.come_back(&["a"]);
     bed.pass(3);
     assert!(bed.listed("one").is_empty());
@@ -111,8 +111,8 @@ fn two_queues(enable: bool, more: bool, nominal_after: i64) -> Bed {
 }
 
 #[test]
-fn another_queue_without_a_cohort_gives_way_where_the_flags_say_so() {
-    for (enable, more, nominal, gives_way) in [
+fn another_queue_without_a_cohort_is_preempted_where_the_flags_say_so() {
+    for (enable, more, nominal, is_preempted) in [
         (true, false, 32, true),
         (true, true, 32, true),
         (true, false, 16, false),
@@ -123,9 +123,9 @@ fn another_queue_without_a_cohort_gives_way_where_the_flags_say_so() {
     ] {
         let bed = two_queues(enable, more, nominal);
         let at = format!("enable {enable}, more {more}, nominal {nominal}");
-        assert_eq!(!bed.evictions("low").is_empty(), gives_way, "{at}");
-        assert_eq!(!bed.evictions("high").is_empty(), gives_way, "{at}");
-        if gives_way {
+        assert_eq!(!bed.evictions("low").is_empty(), is_preempted, "{at}");
+        assert_eq!(!bed.evictions("high").is_empty(), is_preempted, "{at}");
+        if is_preempted {
             assert!(
                 bed.reported("low", "Evicted").contains("preemptor path: /x; preemptee path: /y"),
                 "{at}"
@@ -136,7 +136,7 @@ fn another_queue_without_a_cohort_gives_way_where_the_flags_say_so() {
 }
 
 #[test]
-fn the_own_queue_gives_way_before_others() {
+fn the_own_queue_is_preempted_before_others() {
     let mut bed = Bed::new();
     bed.queue("x", 48, &json!({"enable": true}), &json!({}));
     bed.queue("y", 16, &json!({"enable": true}), &json!({}));

@@ -32,7 +32,7 @@ fn jobset(bed: &mut Bed, name: &str, label: &str, count: i32) {
     bed.c.settle();
 }
 
-/// A batch Job that wants so many chips in pods of four.
+/// A batch Job that wants `chips` chips in pods of four.
 fn plain(bed: &mut Bed, name: &str, chips: i32) {
     let mut view = crate::model::build::job("team-a", name, "q", chips / 4, "1");
     let template = Arc::make_mut(view.pod_sets[0].template.as_mut().unwrap());

@@ -8,7 +8,7 @@ use sluice_engine::{Effect, Engine, Input, Kind, ObjectRef, Purpose};
 use crate::bed::Bed;
 use crate::model::KINDS;
 
-/// Tells an engine of everything that is there of one kind.
+/// Gives an engine every object of one kind.
 fn list(bed: &Bed, engine: &mut Engine, kind: Kind) {
     let present = bed.c.api.names(kind);
     for object in &present {

@@ -194,7 +194,7 @@ fn pods_that_are_assigned_to_a_lost_node_are_lost_whatever_room_the_other_nodes_
 }
 
 #[test]
-fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_goes_on_in_the_next() {
+fn a_search_of_the_core_that_is_longer_than_a_cycle_may_take_continues_in_the_next() {
     let config = EngineConfig { hotswap_steps: 0, status_interval_ms: 0, ..EngineConfig::default() };
     let mut bed = Bed::with(config);
     bed.topology();

@@ -4,7 +4,7 @@ use sluice_engine::Kind;
 
 use crate::bed::Bed;
 
-/// A JobSet runs on pools A and B, of which no watch has told; C and D are free.
+/// A JobSet runs on pools A and B, which no watch has shown; C and D are free.
 fn on_unseen_nodes() -> Bed {
     let mut bed = Bed::new();
     bed.page_queue(64);

@@ -132,7 +132,7 @@ fn a_controller_that_sees_a_job_wait_after_its_admission_has_answered_no_stop() 
     }
 }
 
-/// `old` was admitted at once and evicted after all replicas began anew; its controller has written nothing. `new` waits for its quota.
+/// `old` was admitted at once and evicted after all replicas began again; its controller has written nothing. `new` waits for its quota.
 fn evicted_unseen(managed_by: Option<&str>, condition: Option<bool>) -> Cluster {
     evicted_unseen_of(JobKind::JOB, managed_by, condition)
 }
@@ -142,7 +142,7 @@ fn evicted_unseen_of(kind: JobKind, managed_by: Option<&str>, condition: Option<
     evicted_unseen_with(kind, 2, managed_by, condition)
 }
 
-/// The same with so many pods.
+/// The same with `pods` pods.
 fn evicted_unseen_with(
     kind: JobKind,
     pods: i32,
@@ -293,12 +293,12 @@ fn stop_child(c: &mut Cluster) {
 #[test]
 fn the_jobs_of_a_jobset_answer_too() {
     let (mut c, before) = with_child();
-    // It waits for the others, and was never let run.
+    // It waits for the others, and was never started.
     child(&mut c, "b", true, 1, before);
     evict(&mut c);
     c.advance(2);
     says(&mut c, "old", true);
-    assert!(!runs(&c, "new"), "one of its Jobs was not told yet");
+    assert!(!runs(&c, "new"), "one of its Jobs was not reported yet");
     stop_child(&mut c);
     assert!(!runs(&c, "new"), "and has not answered yet");
     says(&mut c, "a", true);

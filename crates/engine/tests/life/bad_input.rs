@@ -30,7 +30,7 @@ enum Outcome {
     /// The webhook refuses it, with this among what it says.
     Refused(&'static str),
     /// It gets no Workload, and an event on it says this.
-    Told(&'static str),
+    Reported(&'static str),
     /// Its Workload waits for what there is not, and says so.
     Waits,
     /// It asks for no pod of the pod set, or for the one that there is at least, and gets no more.
@@ -98,7 +98,7 @@ fn outcome(c: &Cluster, kind: JobKind, written: Result<(), String>, wanted: &Out
     made.retain(|w| w.metadata.owner_references.iter().flatten().any(|owner| owner.name == "sample"));
     match (written, wanted) {
         (Err(said), Outcome::Refused(why)) => assert!(said.contains(why), "{what}: {said}"),
-        (Ok(()), Outcome::Told(why)) => {
+        (Ok(()), Outcome::Reported(why)) => {
             assert_eq!(made, [], "{what}");
             let reported = !notes.is_empty() && notes.iter().all(|note| note.contains(why));
             assert!(reported, "{what}: {:?}", c.events);
@@ -178,13 +178,13 @@ fn a_template_that_cannot_be_read_is_reported_on_the_object() {
             for odd in [json!("none"), json!({"name": "main"}), json!([{"name": 5}])] {
                 let pointer = format!("{}/spec/containers", group.pointer);
                 let what = format!("with {odd} at {pointer}");
-                play(kind, with(kind, &pointer, odd), &Outcome::Told(""), &what);
+                play(kind, with(kind, &pointer, odd), &Outcome::Reported(""), &what);
             }
             // Of a pod nothing would be left without.
             if !kind.integration().of_pods {
                 for odd in [json!(7), json!({}), Value::Null] {
                     let what = format!("with {odd} at {}", group.pointer);
-                    play(kind, with(kind, &group.pointer, odd), &Outcome::Told(""), &what);
+                    play(kind, with(kind, &group.pointer, odd), &Outcome::Reported(""), &what);
                 }
             }
         }
@@ -286,7 +286,7 @@ fn absurd_counts_run_nothing() {
     }
 }
 
-/// A list of so many like that at a place, each with another name in this field.
+/// A list of `count` like that at a place, each with another name in this field.
 fn many(object: &mut Value, pointer: &str, field: &str, count: usize) {
     let list = object.pointer_mut(pointer).unwrap();
     let one = list[0].clone();
@@ -307,7 +307,7 @@ const LISTS: [(JobKind, &str, &str, usize, Outcome); 5] = [
         "/spec/replicatedJobs",
         "name",
         19,
-        Outcome::Told("too many pod sets: 19, at most 18"),
+        Outcome::Reported("too many pod sets: 19, at most 18"),
     ),
     (
         JobKind::RAY_CLUSTER,
@@ -330,7 +330,13 @@ const LISTS: [(JobKind, &str, &str, usize, Outcome); 5] = [
         18,
         Outcome::Refused("must have at most 18 items"),
     ),
-    (JobKind::APP_WRAPPER, "/spec/components", "", 19, Outcome::Told("too many pod sets: 19, at most 18")),
+    (
+        JobKind::APP_WRAPPER,
+        "/spec/components",
+        "",
+        19,
+        Outcome::Reported("too many pod sets: 19, at most 18"),
+    ),
 ];
 
 #[test]
@@ -348,7 +354,7 @@ fn more_pod_sets_than_a_workload_may_have_are_reported_or_refused() {
     many(&mut runtime, "/spec/template/spec/replicatedJobs", "name", 19);
     c.api.edit(&reference, &json!({"spec": runtime["spec"]}));
     let written = write(&mut c, JobKind::TRAIN_JOB, example(JobKind::TRAIN_JOB));
-    outcome(&c, JobKind::TRAIN_JOB, written, &Outcome::Told("too many pod sets: 19"), "TrainJob");
+    outcome(&c, JobKind::TRAIN_JOB, written, &Outcome::Reported("too many pod sets: 19"), "TrainJob");
     undisturbed(&mut c, "TrainJob");
 }
 
@@ -369,7 +375,7 @@ fn two_pod_sets_of_one_name_are_reported_or_refused() {
         let (name, first) = types.iter().next().map(|(name, spec)| (name.clone(), spec.clone())).unwrap();
         types.insert(name.to_lowercase(), first);
         played += 1;
-        play(kind, object, &Outcome::Told("unknown replica type"), "with a type in small letters");
+        play(kind, object, &Outcome::Reported("unknown replica type"), "with a type in small letters");
     }
     assert_eq!(played, 6, "the kinds of Kubeflow");
     for (kind, pointer, field, ..) in LISTS.into_iter().filter(|(.., field, _, _)| !field.is_empty()) {
@@ -382,7 +388,7 @@ fn two_pod_sets_of_one_name_are_reported_or_refused() {
             let mut twin = list[0].clone();
             twin[field] = json!(change(twin[field].as_str().unwrap()));
             list.as_array_mut().unwrap().push(twin);
-            play(kind, object, &Outcome::Told(wanted), "with two of a name");
+            play(kind, object, &Outcome::Reported(wanted), "with two of a name");
         }
     }
 }

@@ -57,7 +57,7 @@ fn a_job_whose_pods_run_on_beside_those_that_took_their_place_is_evicted() {
         c.advance(2);
         let why = evicted(&c, "old");
         assert!(why.contains("WorkloadOutOfSync") || why.contains("OutOfSync"), "{why}");
-        assert!(why.contains("1 pods run, 3 that are being deleted have not ended"), "{why}");
+        assert!(why.contains("1 pods run and 3 terminating pods have not ended"), "{why}");
         count(&mut c, of, 0, 3);
         c.advance(5);
         assert!(!runs(&c, "new"), "its pods use the quota");
@@ -132,7 +132,7 @@ fn an_elastic_job_whose_pods_others_ungated_is_evicted() {
     assert_eq!(elastic_evicted(&c), "");
     c.advance(2);
     let why = elastic_evicted(&c);
-    assert!(why.contains("4 pods run, and quota is held for only 3"), "{why}");
+    assert!(why.contains("4 pods run, but quota covers only 3"), "{why}");
     assert!(c.api.job("a").view.suspended);
 }
 
@@ -145,7 +145,7 @@ fn an_elastic_job_whose_pods_do_not_say_so_is_evicted() {
     assert_eq!(free(&c).len(), 3, "another one takes its place");
     c.advance(11);
     let why = elastic_evicted(&c);
-    assert!(why.contains("4 pods run, and quota is held for only 3"), "{why}");
+    assert!(why.contains("4 pods run, but quota covers only 3"), "{why}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::model::{Cluster, condition, reported};
 
 const HEAD: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
 
-/// A cluster as the manager runs it, with one ClusterQueue of so many processors.
+/// A cluster as the manager runs it, with one ClusterQueue of `cpu` processors.
 fn cluster(more: &str, cpu: &str, queue: &Value) -> Cluster {
     let (file, _) = Configuration::parse(&format!("{HEAD}{more}")).unwrap();
     // Whatever happens at a moment is decided on at that moment; `gather.rs` has the rest.
@@ -98,7 +98,7 @@ fn a_waiting_workload_gets_the_reason_only_if_it_still_waits_after_the_delay() {
         let mut c = cluster("", "1", &json!({}));
         let first = direct(&mut c, "first", "1", 0);
         let w = direct(&mut c, "w", "1", 0);
-        assert_eq!(writes(&c, &w), [], "it is not told yet");
+        assert_eq!(writes(&c, &w), [], "it is not reported yet");
         tenths(&mut c, waits);
         finish(&mut c, &first);
         c.advance(60);

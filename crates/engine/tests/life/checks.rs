@@ -249,11 +249,11 @@ fn a_check_that_rejects_a_deactivated_workload_changes_nothing_until_it_is_activ
     answer(&mut c, &workload, &json!({"state": "Rejected", "message": "never"}));
     let w = c.workload("a");
     assert_eq!((w.spec.active, condition(&w, "QuotaReserved").as_str()), (Some(false), "False"));
-    let told_before = c.notes("AdmissionCheckRejected").len();
+    let events_before = c.notes("AdmissionCheckRejected").len();
     let written = c.writes.len();
     answer(&mut c, &workload, &json!({"state": "Rejected", "message": "still never"}));
     c.advance(600);
-    assert_eq!(c.notes("AdmissionCheckRejected").len(), told_before);
+    assert_eq!(c.notes("AdmissionCheckRejected").len(), events_before);
     assert_eq!(c.writes.len(), written, "{:?}", &c.writes[written..]);
 
     c.api.edit(&workload, &json!({"spec": {"active": true}}));

@@ -30,7 +30,7 @@ fn quota(c: &mut Cluster, old: &str, new: &str) {
     c.api.cluster_queue("cq", "old", "0", &json!({"resourceGroups": groups}));
 }
 
-/// What JobSet's controller made of the template, with what it adds itself, and let run and stop.
+/// What JobSet's controller made of the template, with what it adds itself, and started and stopped.
 fn child(c: &Cluster, index: u32) -> JobView {
     let set = &c.api.job("set").view;
     let mut child = job("team-a", &format!("set-main-{index}"), "", 1, "1");

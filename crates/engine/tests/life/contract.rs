@@ -288,7 +288,7 @@ pub fn cohort(c: &mut Cluster, own: &str, others: &str, more: serde_json::Value)
 }
 
 #[test]
-fn the_workload_that_a_victim_makes_way_for() {
+fn the_workload_that_a_victim_is_preempted_for() {
     check(&[
         Row {
             of: "victim",

@@ -56,7 +56,7 @@ pub fn pods(c: &mut Cluster, name: &str, count: i32) {
     }
 }
 
-/// The user asks for so many pods.
+/// The user asks for `count` pods.
 pub fn scale(c: &mut Cluster, count: i32) {
     c.api.edit_job("a", |job| {
         job.view.pod_sets[0].count = count;
@@ -265,7 +265,7 @@ fn a_deactivated_job_is_not_got_round_by_the_slice_that_waits() {
 }
 
 #[test]
-fn a_deleted_slice_that_waits_is_made_anew_and_one_that_runs_stops_the_job() {
+fn a_deleted_slice_that_waits_is_made_again_and_one_that_runs_stops_the_job() {
     let mut c = running("4", &json!({}));
     scale(&mut c, 6);
     let waits = Api::workload_ref(&slice(&c, 6));
@@ -381,7 +381,7 @@ fn pods_without_a_gate_are_those_of_no_elastic_job() {
     c.config.gates = c.config.gates.with(sluice_api::gates::Gate::ElasticJobsViaWorkloadSlices, true);
     c.restart();
     c.settle();
-    assert!(!c.api.job("a").view.suspended, "it goes on as it was started");
+    assert!(!c.api.job("a").view.suspended, "it continues as it was started");
     c.advance(1);
     scale(&mut c, 4);
     assert_eq!(c.notes("Stopped").len(), 1, "nothing would have held its fourth pod back");
@@ -389,7 +389,7 @@ fn pods_without_a_gate_are_those_of_no_elastic_job() {
     assert!(c.api.job("a").view.pod_sets[0].scheduling.scheduling_gates.iter().any(|gate| gate.name == GATE));
 }
 
-/// So many pods are asked for at a time, of which so many will not come any more.
+/// `count` pods are asked for at a time, of which `ended` will not come any more.
 fn ask(c: &mut Cluster, count: i32, ended: i32) {
     c.api.edit_job("a", |job| {
         job.view.generation += i64::from(job.view.pod_sets[0].count != count);
@@ -430,7 +430,7 @@ fn a_slice_that_waits_asks_for_the_pods_that_can_still_run() {
     // Fewer than the slice that runs has.
     ask(&mut c, 6, 4);
     assert_eq!((slices(&c), used(&c).as_str()), (vec!["3 runs".to_owned(), "5 OutOfSync".to_owned()], "2"));
-    // What it has room for is let go.
+    // What it has room for is started.
     ask(&mut c, 7, 3);
     assert_eq!(slices(&c).last().unwrap(), "4 runs");
     assert_eq!(used(&c), "4");

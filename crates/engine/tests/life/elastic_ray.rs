@@ -23,7 +23,7 @@ fn gated(name: &str, count: i32) -> JobPodSet {
     set
 }
 
-/// An elastic job of the kind with a head, and so many workers of two groups.
+/// An elastic job of the kind with a head, and `workers` workers of two groups.
 fn ray(kind: JobKind, workers: [i32; 2]) -> JobView {
     let mut view = job("team-a", "a", "lq", 1, "1");
     view.job.kind = kind;
@@ -91,7 +91,7 @@ fn make_cluster(c: &mut Cluster, name: &str) {
     make_pods(c, name);
 }
 
-/// A cluster is to have so many workers; where KubeRay ends pods itself, they leave.
+/// A cluster gets `workers` workers; where KubeRay ends pods itself, they leave.
 fn scale(c: &mut Cluster, cluster: &str, workers: [i32; 2]) {
     c.api.edit_job(cluster, |job| {
         job.view.generation += 1;
@@ -195,7 +195,7 @@ fn a_template_that_says_no_pod_set_any_more_holds_nothing_back() {
         c.settle();
         c.advance(1);
         assert_eq!(c.notes("Stopped").len(), 1, "{lost}");
-        assert_eq!(slices(&c).last().unwrap(), "1+3+0 runs", "{lost}: started anew, with all of it");
+        assert_eq!(slices(&c).last().unwrap(), "1+3+0 runs", "{lost}: started again, with all of it");
         assert!(c.api.job("a").view.pod_sets[1].holds_pods_back(), "{lost}");
     }
 }
@@ -230,7 +230,7 @@ fn a_rayjob_has_the_pods_of_its_cluster() {
 }
 
 #[test]
-fn a_cluster_that_is_made_anew_takes_no_name_of_a_slice_that_runs() {
+fn a_cluster_that_is_made_again_takes_no_name_of_a_slice_that_runs() {
     let mut c = running("9", ray(JobKind::RAY_JOB, [1, 0]));
     make_cluster(&mut c, "a-x1");
     scale(&mut c, "a-x1", [2, 0]);
@@ -385,7 +385,7 @@ fn a_cluster_that_does_not_hold_its_pods_back_does_not_run_on_the_quota_of_its_j
         });
         c.settle();
         assert!(was_suspended(&c, "a-x1"), "{case}");
-        // It makes way for another, which KubeRay makes as the job says.
+        // It is replaced by another, which KubeRay makes as the job says.
         assert!(c.writes.iter().any(|(_, purpose)| *purpose == Purpose::DeleteChild), "{case}");
         assert_eq!(free(&c), before, "{case}");
     }

@@ -123,7 +123,7 @@ fn a_job_that_shrinks_while_it_waits_for_a_check_starts_with_fewer_pods() {
 }
 
 #[test]
-fn a_job_that_is_stopped_does_not_go_on_by_the_slice_that_has_quota_already() {
+fn a_job_that_is_stopped_does_not_continue_by_the_slice_that_has_quota_already() {
     let mut c = checked("9");
     add(&mut c, "a", 3);
     c.settle();

@@ -102,7 +102,7 @@ fn remove(c: &mut Cluster, at: i32) {
     c.advance(1);
 }
 
-/// The user asks for so many pods.
+/// The user asks for `count` pods.
 fn scale(c: &mut Cluster, count: i32) {
     c.api.edit_job("a", |job| {
         job.view.pod_sets[0].count = count;

@@ -60,7 +60,7 @@ fn a_running_job_that_its_user_sends_to_other_nodes_is_stopped_and_starts_again_
 }
 
 #[test]
-fn a_job_that_is_let_run_by_hand_before_its_start_comes_is_stopped() {
+fn a_job_that_is_resumed_by_hand_before_its_start_is_stopped() {
     let mut c = with(JobKind::JOB);
     c.slow = Some(Purpose::StartJob);
     c.settle();
@@ -73,7 +73,7 @@ fn a_job_that_is_let_run_by_hand_before_its_start_comes_is_stopped() {
     assert_eq!(pool(&c).as_deref(), Some("default"));
 }
 
-/// The nodes of a flavor may get other labels: what was started before goes on, also when a manager comes that has not seen the change.
+/// The nodes of a flavor may get other labels: what was started before continues, also when a manager comes that has not seen the change.
 #[test]
 fn a_job_that_was_started_before_its_flavor_changed_runs_on() {
     runs_on_after(|c, flavor| {
@@ -81,10 +81,10 @@ fn a_job_that_was_started_before_its_flavor_changed_runs_on() {
     });
 }
 
-/// So it does when the flavor is deleted and made anew, seen or not.
+/// So it does when the flavor is deleted and made again, seen or not.
 #[test]
-fn a_job_that_was_started_before_its_flavor_was_made_anew_runs_on() {
-    let make_anew = |c: &mut Cluster| {
+fn a_job_that_was_started_before_its_flavor_was_made_again_runs_on() {
+    let make_again = |c: &mut Cluster| {
         c.api.put(
             Kind::ResourceFlavor,
             json!({"metadata": {"name": "default"}, "spec": {"nodeLabels": {"pool": "renamed"}}}),
@@ -93,12 +93,12 @@ fn a_job_that_was_started_before_its_flavor_was_made_anew_runs_on() {
     runs_on_after(|c, flavor| {
         c.api.delete(flavor);
         c.advance(1);
-        make_anew(c);
+        make_again(c);
     });
     // Its deletion and the new one come as one change.
     runs_on_after(|c, flavor| {
         c.api.delete(flavor);
-        make_anew(c);
+        make_again(c);
     });
 }
 

@@ -156,7 +156,7 @@ fn what_failed_is_tried_again_and_reported_once() {
 }
 
 #[test]
-fn a_manager_that_starts_between_the_two_writes_goes_on_with_the_second() {
+fn a_manager_that_starts_between_the_two_writes_continues_with_the_second() {
     let mut c = cluster();
     node(&mut c, "n", true);
     let stuck = pod(&mut c, "p", &json!({}));

@@ -32,7 +32,7 @@ fn a_workload_that_waits_runs_or_has_finished_finds_back() {
         assert_eq!(reported(&after, "Finished"), "");
         assert_eq!(c.notes("OwnerReferencesAdded"), ["Workload/job-a: Added 1 owner reference(s)"]);
         assert_eq!(c.api.job("a").view.suspended, !admitted);
-        assert_eq!(c.written(Purpose::StopJob), 0, "what runs goes on");
+        assert_eq!(c.written(Purpose::StopJob), 0, "what runs continues");
         if admitted {
             c.api.finish_job("a", true);
             c.settle();

@@ -211,7 +211,7 @@ fn an_end_that_is_reported_while_pods_run_neither_frees_quota_nor_keeps_it() {
 }
 
 #[test]
-fn pods_that_were_let_run_and_do_not_yet_keep_their_quota_beyond_the_end_that_is_told() {
+fn pods_that_were_started_and_do_not_run_yet_keep_their_quota_beyond_the_reported_end() {
     let (mut c, uid) = with_crew("3");
     make(&mut c, &uid);
     c.api.edit_job("crew", |job| {

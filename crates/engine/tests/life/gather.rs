@@ -8,7 +8,7 @@ use sluice_engine::{EngineConfig, Gather, ObjectRef, Purpose};
 use crate::budget::{finish, queued, writes};
 use crate::model::Cluster;
 
-/// A cluster with one ClusterQueue of so many processors.
+/// A cluster with one ClusterQueue of `cpu` processors.
 fn cluster(cpu: &str, config: EngineConfig) -> Cluster {
     let mut c = Cluster::new(config);
     c.api.namespace("team-a", &[]);

@@ -11,7 +11,7 @@ use crate::model::pods::{member, pod};
 use crate::model::{Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 
-/// A StatefulSet with so many pods of one cpu.
+/// A StatefulSet with `replicas` pods of one cpu.
 fn set(replicas: i32) -> JobView {
     let mut view = job("team-a", "web", "lq", replicas, "1");
     view.job.kind = JobKind::STATEFUL_SET;
@@ -83,7 +83,7 @@ fn its_pods_run_once_the_one_workload_is_admitted_whenever_they_come() {
 }
 
 #[test]
-fn its_pods_wait_for_quota_for_all_and_make_way_as_a_whole() {
+fn its_pods_wait_for_quota_for_all_and_are_preempted_as_a_whole() {
     let (mut c, uid) = with_set("2", 2);
     make(&mut c, &uid, 0..2);
     assert_eq!(free(&c, 2), [true; 2]);
@@ -104,7 +104,7 @@ fn its_pods_wait_for_quota_for_all_and_make_way_as_a_whole() {
     c.pods_vanish = true;
     c.settle();
     assert!(c.api.pod("web-0").is_none() && c.api.is_free("high"));
-    // They are made anew, and wait.
+    // They are made again, and wait.
     make(&mut c, &uid, 0..2);
     assert_eq!(free(&c, 2), [false; 2]);
     c.api.run_pod("high", "Succeeded");
@@ -385,7 +385,7 @@ fn deleted_while_its_pods_wait_it_leaves_nothing_behind() {
         c.api.delete_queued_pod(name);
     }
     c.settle();
-    // Another of the same name begins anew.
+    // Another of the same name begins again.
     c.api.add_job(set(1));
     let uid = c.api.job("web").view.job.uid.to_string();
     make(&mut c, &uid, 0..1);

@@ -44,7 +44,7 @@ fn pods_in_the_place_of_succeeded_ones_run_on_the_quota_that_is_left() {
     take_out(&mut c, &["p0", "p1"]);
     add(&mut c, "q", 2, 3);
     assert_eq!(free(&c), ["other", "p2"]);
-    // A manager that starts anew knows it, too.
+    // A manager that starts again knows it, too.
     c.restart();
     c.settle();
     assert_eq!(free(&c), ["other", "p2"]);
@@ -84,7 +84,7 @@ fn a_pod_that_failed_is_replaced_after_others_succeeded() {
 }
 
 #[test]
-fn a_pod_that_is_let_run_by_hand_after_its_group_finished_is_stopped() {
+fn a_pod_that_is_ungated_by_hand_after_its_group_finished_is_stopped() {
     let mut c = bed("2");
     add(&mut c, "p", 1, 1);
     run(&mut c, "Succeeded");
@@ -99,7 +99,7 @@ fn a_pod_that_is_let_run_by_hand_after_its_group_finished_is_stopped() {
 }
 
 #[test]
-fn a_group_goes_on_while_pods_of_it_may_run_whatever_number_they_say() {
+fn a_group_continues_while_pods_of_it_may_run_whatever_number_they_say() {
     for phase in ["Pending", "Running"] {
         let mut c = bed("3");
         add(&mut c, "p", 3, 3);
@@ -158,7 +158,7 @@ fn a_job_does_not_take_over_the_workload_of_a_group() {
     assert!(owners.iter().all(|owner| owner.kind == "Pod"), "{owners:?}");
     assert!(c.api.job("thief").view.suspended);
     assert!(c.notes("ErrWorkloadCompose").iter().any(|note| note.ends_with("belongs to another job")));
-    // Its pods are made anew in it as before.
+    // Its pods are made again in it as before.
     c.api.run_pod("p0", "Failed");
     c.settle();
     c.api.add_pod(member("r", "g", 2, "main"));

@@ -13,7 +13,7 @@ use crate::model::pods::pod;
 use crate::model::{Api, Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 
-/// So many groups of a leader and a worker, with one cpu each.
+/// `groups` groups of a leader and a worker, with one cpu each.
 fn set(groups: u32) -> JobView {
     let mut view = job("team-a", "web", "lq", 1, "1");
     view.job.kind = JobKind::LEADER_WORKER_SET;
@@ -157,7 +157,7 @@ fn each_group_has_a_workload_and_runs_once_that_is_admitted() {
 }
 
 #[test]
-fn a_group_makes_way_as_a_whole_and_the_others_stay() {
+fn a_group_is_preempted_as_a_whole_and_the_others_stay() {
     let mut c = with_set("4", 2);
     make(&mut c, 0..2);
     run(&mut c, 0..2);
@@ -167,7 +167,7 @@ fn a_group_makes_way_as_a_whole_and_the_others_stay() {
     c.api.add_pod(high);
     c.settle();
     let gone: Vec<_> = ["web-0", "web-1"].into_iter().filter(|name| !c.api.is_free(name)).collect();
-    assert_eq!(gone.len(), 1, "one group makes way");
+    assert_eq!(gone.len(), 1, "one group is preempted");
     let gone = gone[0];
     let evicted = "WorkloadEvictedDueToPreempted";
     for name in [gone.to_owned(), format!("{gone}-1")] {
@@ -201,7 +201,7 @@ fn a_group_that_is_not_wanted_any_more_keeps_its_quota_until_its_pods_are_gone()
     take(&mut c, 1);
     assert_eq!(groups(&c), ["0"]);
     assert!(c.api.is_free("other"));
-    // Without groups nothing is left, and one that is wanted again begins anew.
+    // Without groups nothing is left, and one that is wanted again begins again.
     scale(&mut c, 0);
     take(&mut c, 0);
     assert!(groups(&c).is_empty());
@@ -221,7 +221,7 @@ fn a_group_that_is_not_wanted_any_more_keeps_its_quota_until_its_pods_are_gone()
 }
 
 #[test]
-fn a_group_that_leaves_makes_way_for_others_too() {
+fn a_group_that_leaves_is_preempted_for_others_too() {
     let mut c = with_set("2", 1);
     make(&mut c, 0..1);
     run(&mut c, 0..1);
@@ -302,14 +302,14 @@ fn deleted_while_groups_run_and_wait_it_leaves_nothing_behind() {
     assert!(c.api.workloads().is_empty());
     assert!(c.api.pod("web-0").is_none() && c.api.pod("web-0-1").is_none(), "nothing lets them run");
     take(&mut c, 1);
-    // Another of the same name begins anew.
+    // Another of the same name begins again.
     c.api.add_job(set(1));
     make(&mut c, 0..1);
     assert_eq!(free(&c, 1), [true]);
 }
 
 #[test]
-fn a_rollout_keeps_the_quota_and_other_sizes_are_queued_anew() {
+fn a_rollout_keeps_the_quota_and_other_sizes_are_queued_again() {
     let mut c = with_set("4", 1);
     make(&mut c, 0..1);
     run(&mut c, 0..1);
@@ -359,7 +359,7 @@ fn queue_and_priority_of_what_waits_follow_the_object() {
 }
 
 #[test]
-fn the_workload_of_a_group_that_is_deleted_is_made_anew() {
+fn the_workload_of_a_group_that_is_deleted_is_made_again() {
     let mut c = with_set("4", 2);
     make(&mut c, 0..2);
     run(&mut c, 0..2);
@@ -447,7 +447,7 @@ fn groups_of_a_surge_are_queued_like_the_others_and_give_their_quota_back() {
         if fits {
             run(&mut c, 2..3);
         }
-        // Group after group is made anew, on the quota that each has.
+        // Group after group is made again, on the quota that each has.
         let before = workloads(&c);
         for group in [1, 0] {
             take(&mut c, group);

@@ -12,7 +12,7 @@ use crate::model::build::job;
 use crate::model::{Api, Cluster, condition};
 use crate::readiness::for_pods;
 
-/// A cluster with a journal, and one ClusterQueue of so many processors in which the more important job preempts.
+/// A cluster with a journal, and one ClusterQueue of `cpu` processors in which the more important job preempts.
 fn cluster(cpu: &str) -> Cluster {
     cluster_of(cpu, EngineConfig::default())
 }
@@ -149,8 +149,8 @@ fn what_checks_said_and_that_pods_were_ready_is_written_down_for_each_attempt() 
     let third = c.now;
     answer(&mut c, "Ready", third);
     let steps = ["Checked", "Admitted", "PodsReady", "Evicted", "QuotaReserved"];
-    let told = story(&c, "a");
-    let told: Vec<_> = told.iter().filter(|line| steps.iter().any(|step| line.starts_with(step))).collect();
+    let lines = story(&c, "a");
+    let lines: Vec<_> = lines.iter().filter(|line| steps.iter().any(|step| line.starts_with(step))).collect();
     let expected = [
         "QuotaReserved 2",
         "Checked prov Ready says Ready",
@@ -162,7 +162,7 @@ fn what_checks_said_and_that_pods_were_ready_is_written_down_for_each_attempt() 
         "Checked prov Ready says Ready",
         "Admitted",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
     let of_checks = about(&c, "a").into_iter().filter(|line| matches!(line.event, Event::Checked { .. }));
     let of_checks: Vec<_> = of_checks.map(|line| (line.at, line.cluster_queue)).collect();
     assert_eq!(of_checks[0], (first, "cq".to_owned()));
@@ -337,7 +337,7 @@ fn the_end_that_no_process_wrote_down_is_written_by_the_next_one() {
     assert_eq!(story(&c, "a").len(), known);
 }
 
-/// A restart of a busy manager: the lines of what had ended do not push out those of what goes on.
+/// A restart of a busy manager: the lines of what had ended do not push out those of what continues.
 #[test]
 fn ends_that_are_written_once_more_are_bounded_and_the_rest_is_a_number() {
     let c = cluster("2");
@@ -401,7 +401,7 @@ fn a_change_of_quota_says_what_it_was_before() {
 }
 
 #[test]
-fn a_queue_that_is_stopped_and_goes_on_has_a_line_each_time() {
+fn a_queue_that_is_stopped_and_continues_has_a_line_each_time() {
     let mut c = cluster("2");
     let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
     for policy in ["Hold", "None"] {

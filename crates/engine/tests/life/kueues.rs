@@ -28,7 +28,7 @@ pub fn example(kind: JobKind) -> Value {
     object
 }
 
-/// A queue with so many processors.
+/// A queue with `cpu` processors.
 pub fn empty(cpu: &str) -> Cluster {
     let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
     config.frameworks.insert(JobKind::POD);
@@ -171,7 +171,7 @@ fn the_workload_of_a_group_of_pods_has_the_name_of_the_group_and_a_pod_set_for_e
     assert_eq!(names, ["a", "b", "c"]);
 }
 
-/// The writes after so many that make, change or remove a Workload, or have one of these purposes.
+/// The writes after `after` that make, change or remove a Workload, or have one of these purposes.
 pub fn changes(c: &Cluster, after: usize, more: &[Purpose]) -> Vec<Purpose> {
     let of = [Purpose::CreateWorkload, Purpose::DeleteWorkload, Purpose::UpdateWorkload];
     let purposes = c.writes[after..].iter().map(|(_, purpose)| *purpose);

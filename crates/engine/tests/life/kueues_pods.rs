@@ -33,7 +33,7 @@ enum Left {
 
 const RELEASES: [Version; 2] = [Version::V1beta1, Version::V1beta2];
 
-/// A queue with so many processors, and a class of Workloads.
+/// A queue with `cpu` processors, and a class of Workloads.
 fn empty(cpu: &str) -> Cluster {
     let mut config = EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
     config.frameworks.insert(JobKind::POD);
@@ -216,7 +216,7 @@ fn a_pod_that_runs_under_kueue_runs_on_with_its_admission() {
             let of = |all: &[_]| sluice_api::conditions::find(all, type_).cloned();
             assert_eq!(of(&status.conditions), of(&admitted.conditions), "{release}");
         }
-        // It has all there is: who comes waits until it has ended.
+        // It uses all quota; later jobs wait until it ends.
         c.api.add_pod(crate::model::pods::pod("next", "lq", "1"));
         c.settle();
         assert!(c.api.is_gated("next"), "{release}");
@@ -267,7 +267,7 @@ fn what_kueue_began_is_brought_to_its_end() {
 }
 
 #[test]
-fn what_was_taken_over_makes_way_and_goes_like_any_other() {
+fn what_was_taken_over_is_preempted_and_ends_like_any_other() {
     for release in RELEASES {
         let mut c = left(release, Left::Running, "1");
         c.restart();

@@ -111,7 +111,7 @@ fn part_of(c: &mut Cluster, name: &str, set: &str) {
     c.settle();
 }
 
-/// A JobSet of so many Jobs runs, and has all the quota.
+/// A JobSet of `parts` Jobs runs, and has all the quota.
 fn set_of(parts: i32) -> Cluster {
     let mut c = Cluster::plain();
     c.api.simple(&parts.to_string(), &json!({}));
@@ -243,10 +243,10 @@ fn where_it_cannot_be_looked_the_quota_is_kept() {
     c.api.delete_job("old");
     c.advance(120);
     assert!(!runs(&c, "new"));
-    let told = c.notes("FailedDelete");
+    let notes = c.notes("FailedDelete");
     assert!(
-        told.len() == 1 && told[0].starts_with("Workload/job-old: Error looking for the pods"),
-        "{told:?}"
+        notes.len() == 1 && notes[0].starts_with("Workload/job-old: The quota of a deleted job is kept"),
+        "{notes:?}"
     );
     c.refuse = None;
     c.advance(120);
@@ -310,7 +310,7 @@ fn slices_that_were_replaced_keep_no_deletion_busy() {
 
 /// As after a restart of the set. The pods of the new ones carry the name of its Workload, as those of the old ones did.
 #[test]
-fn pods_of_parts_that_are_made_anew_are_not_left_behind() {
+fn pods_of_parts_that_are_made_again_are_not_left_behind() {
     let mut c = set_of(2);
     let old = ["old-main-0", "old-main-1"].map(|name| uid(&c, name));
     c.api.ending_pods.extend(old.clone());

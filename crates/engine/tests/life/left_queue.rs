@@ -40,7 +40,7 @@ fn edit(c: &mut Cluster, change: fn(&mut JobView)) {
 #[test]
 fn what_leaves_its_queue_and_runs_keeps_its_quota_until_it_has_ended() {
     for kind in KINDS {
-        // Suspended without a queue, and let run again: what is seen is the last of both.
+        // Suspended without a queue, and resumed again: what is seen is the last of both.
         let mut c = full(kind);
         edit(&mut c, |job| (job.queue_name, job.generation) = (None, job.generation + 2));
         c.advance(600);
@@ -102,7 +102,7 @@ fn what_leaves_its_queue_while_it_is_started_keeps_its_quota() {
 }
 
 #[test]
-fn what_left_its_queue_makes_way_like_any_other() {
+fn what_left_its_queue_is_preempted_like_any_other() {
     for kind in KINDS {
         let mut c = full(kind);
         edit(&mut c, |job| job.queue_name = None);

@@ -139,18 +139,18 @@ fn seen(workload: &Value) -> Input {
 }
 
 #[test]
-fn a_finished_workload_that_is_made_to_go_on_is_known_in_full_again() {
+fn a_finished_workload_that_is_made_to_continue_is_known_in_full_again() {
     let mut c = bed("3");
     let workload = c.api.put(Kind::Workload, ended(1));
     c.settle();
     let known = |c: &Cluster| c.engine.workloads().find(|(of, _)| *of == workload).unwrap().1.clone();
     let kept = known(&c);
-    let told = |type_: &str| {
+    let shown = |type_: &str| {
         let condition = kept.status.conditions.iter().find(|condition| condition.type_ == type_);
         condition.map(|condition| (condition.status.as_str(), condition.message.as_str()))
     };
-    assert_eq!(told("Finished"), Some(("True", "Job finished successfully")));
-    assert_eq!((told("Admitted"), told("PodsReady")), (Some(("True", "")), Some(("True", ""))));
+    assert_eq!(shown("Finished"), Some(("True", "Job finished successfully")));
+    assert_eq!((shown("Admitted"), shown("PodsReady")), (Some(("True", "")), Some(("True", ""))));
     assert_eq!((&kept.metadata.labels, &kept.metadata.annotations), (&None, &None));
     c.api.edit_status(&workload, |status| {
         status["conditions"].as_array_mut().unwrap().truncate(3);
@@ -177,7 +177,7 @@ fn what_was_seen_before_costs_the_same_however_many_own_it() {
     assert_eq!(cost(1_000), cost(1));
 }
 
-/// A pod of the group `g` of so many, with a large template.
+/// A pod of the group `g` of `total`, with a large template.
 fn large_pod(name: &str, total: usize, role: &str) -> Value {
     let mut pod = member(name, "g", total, role);
     pod["spec"]["containers"][0]["env"] = json!([{"name": "LARGE", "value": "x".repeat(LARGE)}]);
@@ -197,7 +197,7 @@ fn of_a_group_whose_pods_are_not_all_there_one_template_a_role_is_kept() {
     assert!(kept("p0", "main") >= 0);
     for at in 1..20 {
         let bytes = kept(&format!("p{at:02}"), "main");
-        // What was read for it is let go again.
+        // What was read for it is dropped again.
         assert!(bytes < little, "{bytes} bytes are kept");
     }
     // Roles without end.

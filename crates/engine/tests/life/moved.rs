@@ -28,7 +28,7 @@ fn a_job_that_moves_to_another_queue_while_it_is_stopped_gives_its_quota_back_fi
     });
     c.settle();
     assert_eq!(condition(&c.workload("a"), "Admitted"), "True", "its pods still use the quota");
-    assert!(c.api.job("a").view.suspended, "and it is not let run on it");
+    assert!(c.api.job("a").view.suspended, "and it is not started on it");
     c.pods_vanish = true;
     c.settle();
     let w = c.workload("a");

@@ -121,7 +121,7 @@ fn stays_because(c: &Cluster, why: &str) {
 }
 
 #[test]
-fn only_the_pods_of_the_slice_are_made_anew_and_each_rank_gets_its_place() {
+fn only_the_pods_of_the_slice_are_made_again_and_each_rank_gets_its_place() {
     let mut c = bed();
     c.slow = Some(Purpose::Place);
     lose(&mut c, "a1", "p1");
@@ -260,7 +260,7 @@ fn a_job_that_would_fail_by_it_is_evicted_instead() {
 }
 
 #[test]
-fn a_failure_whose_pod_is_made_anew_already_is_counted_once() {
+fn a_failure_whose_pod_is_made_again_already_is_counted_once() {
     for (spare, moves) in [(1, true), (0, false)] {
         let mut c = started(&[], &hotswap(), |view| view.spare_failures = Some(spare));
         c.api.delete(&node_ref("a1"));
@@ -292,7 +292,7 @@ fn pods_that_are_not_where_their_ranks_belong_stay() {
 }
 
 #[test]
-fn without_ranks_as_many_pods_as_are_too_many_are_made_anew() {
+fn without_ranks_as_many_pods_as_are_too_many_are_made_again() {
     let mut c = started(&[], &hotswap(), |view| {
         view.pod_sets[0].topology_request.as_mut().unwrap().pod_index_label = None;
     });

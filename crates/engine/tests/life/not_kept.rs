@@ -27,7 +27,7 @@ fn a_start_that_is_not_kept_is_one_that_is_refused() {
         c.advance(16);
         assert_eq!(
             reported(&c.workload("a"), "Evicted"),
-            "True/FailedToStart: The start of the job is refused: the write was accepted, and not kept: it is still suspended"
+            "True/FailedToStart: The start of the job is refused: the API server accepted the write but did not store it: it is still suspended"
         );
         c.advance(44);
         assert!(sent(&c) < 10, "{}", sent(&c));
@@ -57,7 +57,7 @@ fn a_stop_that_is_not_kept_is_tried_less_and_less_often_and_reported_once() {
     assert_eq!(
         warnings,
         [
-            "Job/a: Error updating Job \"a\": refused: the write was accepted, and not kept: it is not suspended"
+            "Job/a: Error updating Job \"a\": refused: the API server accepted the write but did not store it: it is not suspended"
         ]
     );
     assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "True", "it runs");

@@ -74,7 +74,7 @@ fn a_job_whose_pods_all_ended_is_finished_at_once() {
 }
 
 #[test]
-fn a_look_that_fails_and_a_new_manager_begin_anew() {
+fn a_look_that_fails_and_a_new_manager_begin_again() {
     let mut c = Cluster::plain();
     c.api.simple("2", &json!({}));
     let mut mpi = job("team-a", "mpi", "lq", 2, "1");

@@ -159,7 +159,7 @@ fn a_reservation_by_others_is_respected_although_room_queue_or_flavor_is_missing
         c.api.edit_status(&workload, |s| *s = json!({"admission": given, "conditions": conditions}));
         c.advance(60);
         assert_eq!(reported(&c.workload(name), "QuotaReserved"), "True/QuotaReserved: by another scheduler");
-        assert!(!c.api.job(name).view.suspended, "{name} was let run");
+        assert!(!c.api.job(name).view.suspended, "{name} was started");
     }
 }
 

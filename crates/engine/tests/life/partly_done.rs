@@ -48,7 +48,7 @@ fn a_job_that_completed_some_pods_starts_again_with_the_rest() {
             c.restart();
             c.settle();
         }
-        assert_eq!(c.notes("Stopped").len(), 1, "it goes on: {:?}", c.notes("Stopped"));
+        assert_eq!(c.notes("Stopped").len(), 1, "it continues: {:?}", c.notes("Stopped"));
         c.api.finish_job("a", true);
         c.settle();
         assert_eq!(reported(&c.workload("a"), "Finished"), "True/Succeeded: Job finished");
@@ -70,7 +70,7 @@ fn a_job_that_may_run_with_fewer_pods_gets_its_own_number_back() {
 }
 
 #[test]
-fn a_job_whose_ended_pods_are_to_run_again_is_admitted_anew_for_all_of_them() {
+fn a_job_whose_ended_pods_are_to_run_again_is_admitted_again_for_all_of_them() {
     let mut c = drained(2, 1, None);
     c.slow = Some(sluice_engine::Purpose::StartJob);
     stop_queue(&mut c, "None");

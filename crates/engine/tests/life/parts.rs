@@ -58,12 +58,12 @@ fn what_keeps_queues_and_flavors_can_be_left_out_one_by_one() {
         let c = without(Some(part));
         let rest: Vec<_> = all.iter().copied().filter(|k| *k != kind).collect();
         assert_eq!(written(&c), rest, "{part:?}");
-        assert!(!c.api.job("a").view.suspended, "the rest goes on, and the state is kept");
+        assert!(!c.api.job("a").view.suspended, "the rest continues, and the state is kept");
     }
 }
 
 #[test]
-fn without_the_workload_part_the_scheduler_and_the_jobs_go_on() {
+fn without_the_workload_part_the_scheduler_and_the_jobs_continue() {
     let mut c = without(Some(Part::Workload));
     assert!(!c.api.job("a").view.suspended);
     submit(&mut c, "b", "lq", 1, |_| {});

@@ -47,7 +47,7 @@ fn in_pool(kind: JobKind, pool: &str) -> Value {
     placed(kind, &json!({}), &json!({"nodeSelector": {"pool": pool}}))
 }
 
-/// Its user writes the job anew.
+/// Its user writes the job again.
 fn rewrite(c: &mut Cluster, object: &Value) {
     let kind = c.api.job("sample").view.job.kind;
     let next = sluice_jobs::observe(kind, object);
@@ -104,7 +104,7 @@ fn a_waiting_job_that_is_sent_to_another_flavor_starts_there() {
 
 /// Its quota may be of no use to it: it waits for a check, or its start is about to be sent.
 #[test]
-fn a_job_that_is_sent_elsewhere_before_its_start_comes_is_queued_anew() {
+fn a_job_that_is_sent_elsewhere_before_its_start_comes_is_queued_again() {
     for kind in KINDS {
         for checked in [true, false] {
             let mut c = two_flavors();

@@ -35,7 +35,7 @@ pub fn announced(c: &Cluster, name: &str) -> String {
 }
 
 #[test]
-fn a_pod_is_let_run_once_its_workload_is_admitted_and_released_when_it_ended() {
+fn a_pod_is_started_once_its_workload_is_admitted_and_released_when_it_ended() {
     let mut c = bed("1");
     c.api.add_pod(pod("a", "lq", "1"));
     c.api.add_pod(pod("b", "lq", "1"));

@@ -9,7 +9,7 @@ use crate::model::pods::{member, pod};
 use crate::model::{Api, Cluster, condition, reported};
 use crate::plain_pods::{announced, bed};
 
-/// Adds pods `<prefix>0`, `<prefix>1`, … of the group `g` of so many.
+/// Adds pods `<prefix>0`, `<prefix>1`, … of the group `g` of `total`.
 pub fn add(c: &mut Cluster, prefix: &str, pods: usize, total: usize) {
     for at in 0..pods {
         c.api.add_pod(member(&format!("{prefix}{at}"), "g", total, "main"));
@@ -301,7 +301,7 @@ fn a_group_does_not_take_a_workload_that_only_has_its_name() {
 }
 
 #[test]
-fn after_a_restart_at_any_write_a_group_goes_on_where_it_was() {
+fn after_a_restart_at_any_write_a_group_continues_where_it_was() {
     for writes in 0..30 {
         let mut c = bed("2");
         c.writes_left = Some(writes);
@@ -330,7 +330,7 @@ fn after_a_restart_at_any_write_a_group_goes_on_where_it_was() {
     }
 }
 
-/// Adds a pod of the role `main` of the group `g` of two that asks for so many processors.
+/// Adds a pod of the role `main` of the group `g` of two that asks for `cpu` processors.
 fn add_sized(c: &mut Cluster, name: &str, cpu: &str) {
     let mut pod = member(name, "g", 2, "main");
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
@@ -402,7 +402,7 @@ fn a_pod_that_runs_and_asks_for_more_than_its_role_is_stopped() {
     c.api.free("p1");
     c.settle();
     assert_eq!(free(&c), ["p0"]);
-    // One that was let run and grows in its place.
+    // One that was started and grows in its place.
     add_sized(&mut c, "q", "1");
     assert_eq!(free(&c), ["p0", "q"]);
     run(&mut c, "Running");

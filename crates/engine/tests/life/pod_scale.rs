@@ -10,7 +10,7 @@ use crate::model::pods::{member, pod};
 use crate::model::{Cluster, condition};
 use crate::plain_pods::bed;
 
-/// A group of so many pods, all of which may run.
+/// A group of `pods` pods, all of which may run.
 fn group_of(pods: usize) -> Cluster {
     let mut c = bed(&pods.to_string());
     c.checked = false;
@@ -23,7 +23,7 @@ fn group_of(pods: usize) -> Cluster {
     c
 }
 
-/// A StatefulSet of so many pods, all of which may run.
+/// A StatefulSet of `pods` pods, all of which may run.
 fn set_of(pods: usize) -> Cluster {
     let (mut c, uid) = with_set(&pods.to_string(), i32::try_from(pods).unwrap());
     c.checked = false;
@@ -164,7 +164,7 @@ fn a_group_all_of_whose_pods_are_made_again_is_never_owned_by_more_than_can_be_s
     // All are replaced within a second.
     add(&mut c, "r");
     c.advance(5);
-    assert_eq!(c.api.pods().len(), pods + 1, "those of before were let go");
+    assert_eq!(c.api.pods().len(), pods + 1, "those of before were released");
     let bytes = owner_bytes(&c);
     assert!(bytes <= pods::MAX_OWNER_BYTES && bytes > pods::MAX_OWNER_BYTES / 2, "{bytes}");
     c.api.run_pod("high", "Succeeded");
@@ -193,7 +193,8 @@ fn pods_of_a_group_that_cannot_own_its_workload_run_and_it_is_said() {
     assert!((1..pods).all(|at| c.api.is_free(&format!("{at:0>253}"))));
     let notes = c.notes("ErrWorkloadCompose");
     assert!(
-        notes.len() == 1 && notes[0].starts_with("Pod/p: 72 pods are not owners of their group's Workload"),
+        notes.len() == 1
+            && notes[0].starts_with("Pod/p: 72 pods could not become owners of the Workload of their group"),
         "{notes:?}"
     );
     let writes = c.written(Purpose::UpdateWorkload);

@@ -336,7 +336,7 @@ fn the_removal_of_the_old_templates_is_not_waited_for() {
 }
 
 #[test]
-fn a_changed_configuration_asks_anew_unless_nodes_came_already() {
+fn a_changed_configuration_asks_again_unless_nodes_came_already() {
     let mut c = waiting();
     let dws = ObjectRef::cluster(Kind::ProvisioningRequestConfig, "dws");
     let first = request(&c);

@@ -41,7 +41,7 @@ fn a_stopped_local_queue_holds_and_drains_like_its_cluster_queue() {
 
 #[test]
 fn a_cluster_queue_is_drained_of_what_came_by_a_local_queue_that_is_gone() {
-    for anew in [false, true] {
+    for again in [false, true] {
         let mut c = Cluster::plain();
         c.api.simple("3", &json!({}));
         c.api.cluster_queue("other", "default", "3", &json!({}));
@@ -49,7 +49,7 @@ fn a_cluster_queue_is_drained_of_what_came_by_a_local_queue_that_is_gone() {
         c.settle();
         c.api.vanish(&lq());
         c.settle();
-        if anew {
+        if again {
             c.api.local_queue("team-a", "lq", "other");
             c.settle();
         }
@@ -59,7 +59,7 @@ fn a_cluster_queue_is_drained_of_what_came_by_a_local_queue_that_is_gone() {
             &json!({"spec": {"stopPolicy": "HoldAndDrain"}}),
         );
         c.settle();
-        assert!(c.api.job("a").view.suspended || anew, "it may run in the other queue");
+        assert!(c.api.job("a").view.suspended || again, "it may run in the other queue");
         assert_eq!(c.notes("EvictedDueToClusterQueueStopped").len(), 1);
     }
 }

@@ -87,7 +87,7 @@ fn deleted(c: &Cluster) -> Vec<&str> {
 }
 
 #[test]
-fn the_cluster_of_a_service_is_stopped_with_it_and_made_anew_when_it_runs_again() {
+fn the_cluster_of_a_service_is_stopped_with_it_and_made_again_when_it_runs_again() {
     let mut c = bed(["2", "0"]);
     c.api.add_job(ray(JobKind::RAY_SERVICE, "svc"));
     c.settle();
@@ -334,7 +334,7 @@ fn a_cluster_that_is_named_late_or_no_longer_is_a_part_all_the_same() {
 }
 
 #[test]
-fn a_cluster_that_was_suspended_before_its_name_was_known_is_made_anew() {
+fn a_cluster_that_was_suspended_before_its_name_was_known_is_made_again() {
     let mut c = bed(["2", "0"]);
     running(&mut c);
     let mut early = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
@@ -364,7 +364,7 @@ fn a_cluster_with_more_or_other_pods_than_its_job_does_not_run_on_its_quota() {
         let mut larger = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "lq");
         change(&mut larger);
         add(&mut c, larger);
-        // It is stopped, and makes way for the one that KubeRay makes.
+        // It is stopped, and replaced by the one that KubeRay makes.
         let suspended = c.writes.iter().any(|(_, purpose)| *purpose == Purpose::SuspendJob);
         assert!(suspended && deleted(&c) == ["train-a1b2c"], "case {case}");
     }
@@ -448,7 +448,7 @@ fn the_next_cluster_of_a_service_waits_until_the_one_before_is_gone() {
         assert!(c.notes("Suspended").contains(&note.to_owned()), "{:?}", c.notes("Suspended"));
         assert!(deleted(&c).is_empty(), "it would only be made again");
         assert_eq!(c.api.workloads().len(), 1);
-        // Its user lets the first go: KubeRay makes what waited anew, and that runs.
+        // Its user lets the first go: KubeRay makes what waited again, and that runs.
         c.api.delete_job("serve-a1b2c");
         c.settle();
         assert_eq!(deleted(&c), ["serve-d3e4f"]);

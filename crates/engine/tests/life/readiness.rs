@@ -177,7 +177,7 @@ fn a_recovery_timeout_below_a_second_is_one_and_zero_alone_is_none() {
 }
 
 #[test]
-fn past_the_limit_the_workload_is_deactivated_and_its_user_may_start_anew() {
+fn past_the_limit_the_workload_is_deactivated_and_its_user_may_start_again() {
     let mut c = wait(|w| w.backoff_limit_count = Some(1));
     c.api.add_job(job("team-a", "a", "lq", 3, "1"));
     c.advance(300 + 60 + 300 + 5);

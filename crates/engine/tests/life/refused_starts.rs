@@ -60,7 +60,7 @@ fn a_start_that_stays_refused_is_tried_less_and_less_often_and_reported_once() {
 }
 
 #[test]
-fn a_start_that_is_refused_for_a_moment_goes_on_with_its_quota() {
+fn a_start_that_is_refused_for_a_moment_continues_with_its_quota() {
     let mut c = cluster();
     let refusal = WriteError::Refused("the webhook is not ready".to_owned());
     c.fail.extend([0, 1].map(|_| (Purpose::StartJob, refusal.clone())));
@@ -140,7 +140,7 @@ fn a_group_of_which_one_runs_and_one_is_refused_gives_its_quota_back() {
 }
 
 #[test]
-fn an_elastic_job_of_which_no_pod_may_go_gives_its_quota_back_and_one_that_runs_with_fewer_goes_on() {
+fn an_elastic_job_of_which_no_pod_may_go_gives_its_quota_back_and_one_that_runs_with_fewer_continues() {
     let mut c = Cluster::plain();
     c.api.simple("3", &json!({}));
     c.refuse = Some((Purpose::UngatePod, refusal()));

@@ -26,7 +26,7 @@ fn name_of(c: &Cluster, job: &str) -> String {
 }
 
 #[test]
-fn a_running_job_whose_template_was_changed_is_restored_and_its_workload_is_made_anew() {
+fn a_running_job_whose_template_was_changed_is_restored_and_its_workload_is_made_again() {
     let mut c = cluster();
     submit(&mut c, "a", "lq", 1, |_| {});
     let before = name_of(&c, "a");

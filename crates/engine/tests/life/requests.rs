@@ -235,7 +235,7 @@ fn more_than_can_be_counted_is_never_admitted_and_says_so() {
 }
 
 #[test]
-fn a_job_that_asks_for_more_beside_its_containers_is_queued_anew() {
+fn a_job_that_asks_for_more_beside_its_containers_is_queued_again() {
     let more = [
         json!({"overhead": {"cpu": "2"}}),
         json!({"resources": {"requests": {"cpu": "4"}}}),

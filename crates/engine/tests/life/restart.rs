@@ -8,7 +8,7 @@ use super::provisioning::{cluster, config, provider};
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, reported};
 
-/// Settles; once the writes are used up, the engine is replaced and goes on.
+/// Settles; once the writes are used up, the engine is replaced and continues.
 fn on(c: &mut Cluster) {
     c.settle();
     resume(c);

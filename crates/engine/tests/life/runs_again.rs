@@ -21,7 +21,7 @@ fn with(quota: &str) -> Cluster {
     c
 }
 
-/// The job `a` reports so many pods that ended well and will not come again, and so many that run.
+/// The job `a` reports `ended` pods that ended well and will not come again, and `running` that run.
 fn reports(c: &mut Cluster, ended: i32, running: i32) {
     let of = |pods: i32| if pods > 0 { vec![("main".to_owned(), pods)] } else { Vec::new() };
     c.api.edit_job("a", |job| (job.view.reclaimable, job.view.running) = (of(ended), of(running)));
@@ -37,7 +37,7 @@ fn given_back(c: &Cluster) -> i32 {
 fn a_job_whose_pods_run_again_is_evicted() {
     let mut c = with("4");
     reports(&mut c, 0, 3);
-    let why = "True/OutOfSync: 3 pods of \"main\" run, and quota is held for only 1; the quota of the other pods was released";
+    let why = "True/OutOfSync: 3 pods of \"main\" run, but quota covers only 1; the quota of the other pods was released";
     assert_eq!(reported(&c.workload("a"), "Evicted"), why);
     assert!(c.api.job("a").view.suspended && !c.api.job("b").view.suspended);
     c.api.finish_job("b", true);
@@ -74,7 +74,7 @@ fn an_application_with_more_executors_than_it_says_is_evicted_unless_they_are_re
         assert_eq!(condition(&c.workload("a"), "Evicted"), "", "{running} run");
     }
     c.advance(11);
-    let why = "True/OutOfSync: 5 pods of \"main\" run, and quota is held for only 2";
+    let why = "True/OutOfSync: 5 pods of \"main\" run, but quota covers only 2";
     assert_eq!(reported(&c.workload("a"), "Evicted"), why);
     assert!(c.api.job("a").view.suspended);
 }

@@ -128,7 +128,7 @@ fn shares_are_exact_and_those_without_end_are_no_number() {
 }
 
 #[test]
-fn a_cohort_whose_object_is_deleted_has_no_series_until_it_is_made_anew() {
+fn a_cohort_whose_object_is_deleted_has_no_series_until_it_is_made_again() {
     let mut c = cluster(|_| {});
     c.api.flavor("default", &[]);
     let cohort = json!({"metadata": {"name": "team"}, "spec": {}});

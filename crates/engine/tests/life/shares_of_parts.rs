@@ -45,7 +45,7 @@ fn a_part_of_a_job_set_with_more_than_its_share_is_deleted_and_one_that_is_none_
     c.advance(60);
     c.api.edit_job("set-main-1", |job| job.view.suspended = false);
     c.settle();
-    assert!(!is_there(&c, "set-main-1"), "its controller lets it go on");
+    assert!(!is_there(&c, "set-main-1"), "its controller lets it continue");
     assert_eq!(part(&mut c, "set-main-1", 2, "1"), Some(false));
     assert_eq!(condition(&c.workload("set-main-2"), "QuotaReserved"), "False");
     assert_eq!(halts(&c, "set-main-0"), 0);

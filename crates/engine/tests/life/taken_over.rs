@@ -53,7 +53,7 @@ fn running(kind: JobKind, change: impl FnOnce(&mut Value), pod_sets: &Value) -> 
     c
 }
 
-/// The job goes on, on that Workload, with this manager and the next one.
+/// The job continues, on that Workload, with this manager and the next one.
 fn goes_on(mut c: Cluster) {
     let before = c.api.workloads().remove(0).spec;
     for _ in 0..2 {
@@ -83,7 +83,7 @@ fn one_cpu() -> Value {
 }
 
 #[test]
-fn the_clusters_of_ray_go_on() {
+fn the_clusters_of_ray_continue() {
     let sets = || vec![pod_set("head", 1, &one_cpu()), pod_set("workers", 1, &one_cpu())];
     goes_on(running(JobKind::RAY_CLUSTER, |_| {}, &json!(sets())));
     goes_on(running(JobKind::RAY_SERVICE, |_| {}, &json!(sets())));
@@ -98,7 +98,7 @@ fn the_clusters_of_ray_go_on() {
 
 /// Kueue counts what the Job needs that cleans up after it, and not what is requested by limits alone.
 #[test]
-fn a_fault_tolerant_cluster_of_ray_whose_head_has_limits_alone_goes_on() {
+fn a_fault_tolerant_cluster_of_ray_whose_head_has_limits_alone_continues() {
     let limits = json!({"cpu": "4", "memory": "8Gi"});
     let head = busybox(&json!({"limits": limits, "requests": {"cpu": "200m", "memory": "256Mi"}}));
     let sets = json!([pod_set("head", 1, &head), pod_set("workers", 1, &one_cpu())]);
@@ -141,7 +141,7 @@ fn a_fault_tolerant_cluster_of_ray_whose_head_has_limits_alone_goes_on() {
 }
 
 #[test]
-fn a_spark_application_goes_on() {
+fn a_spark_application_continues() {
     let spark = |name: &str| {
         let amounts = json!({"requests": {"cpu": "1", "memory": "1Gi"}});
         json!([{"name": name, "resources": amounts}])
@@ -169,7 +169,7 @@ fn in_appwrapper(name: &str, cpu: &str) -> Value {
 
 /// That library leaves out of a container what a queue does not ask for, and fills in the defaults of the API server.
 #[test]
-fn an_appwrapper_goes_on_also_with_containers_that_run_beside_others() {
+fn an_appwrapper_continues_also_with_containers_that_run_beside_others() {
     let container = in_appwrapper;
     let mut set = pod_set("sample-0", 1, &json!([container("main", "1")]));
     set["template"]["spec"]["restartPolicy"] = json!("Never");
@@ -190,7 +190,7 @@ fn an_appwrapper_goes_on_also_with_containers_that_run_beside_others() {
 
 /// Nor does it count what KubeRay adds to the pods of a cluster.
 #[test]
-fn an_appwrapper_with_a_cluster_of_ray_goes_on() {
+fn an_appwrapper_with_a_cluster_of_ray_continues() {
     let containers = json!([in_appwrapper("main", "1")]);
     let sets = json!([pod_set("sample-0", 1, &containers), pod_set("sample-1", 1, &containers)]);
     let with_cluster = |object: &mut Value| {

@@ -11,7 +11,7 @@ use crate::model::{Cluster, condition};
 
 pub const RUNTIME: Kind = Kind::Template(TemplateKind::TRAINING_RUNTIME);
 
-/// A runtime whose nodes ask for so many processors.
+/// A runtime whose nodes ask for `cpu` processors.
 pub fn runtime(cpu: &str) -> Value {
     let pod = json!({"containers": [{"name": "node", "resources": {"requests": {"cpu": cpu}}}]});
     let labels = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
@@ -22,7 +22,7 @@ pub fn runtime(cpu: &str) -> Value {
     })
 }
 
-/// A TrainJob in a queue with room for so many processors.
+/// A TrainJob in a queue with room for `quota` processors.
 fn cluster(quota: &str) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
     c.api.namespace("team-a", &[]);
@@ -138,7 +138,7 @@ fn admitted() -> Cluster {
 }
 
 #[test]
-fn a_part_with_other_pods_than_were_admitted_is_made_anew_before_the_job_starts() {
+fn a_part_with_other_pods_than_were_admitted_is_made_again_before_the_job_starts() {
     for (count, cpu, stays) in [(2, "1", true), (1, "1", true), (3, "1", false), (2, "2", false)] {
         let mut c = admitted();
         add_jobset(&mut c, count, cpu);
@@ -167,7 +167,7 @@ fn a_job_that_runs_by_other_pods_than_were_admitted_is_stopped() {
     add_jobset(&mut c, 3, "1");
     c.settle();
     assert!(!runs(&c, JobKind::JOB_SET));
-    assert_eq!(c.notes("Stopped"), ["TrainJob/fit: It runs other pods than were admitted"]);
+    assert_eq!(c.notes("Stopped"), ["TrainJob/fit: It runs pods that differ from the admitted ones"]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_job_that_is_held_back_for_other_pods_reacts_to_all_else_at_once() {
     assert!(c.written(Purpose::ReplacePart) > 3 && c.written(Purpose::UpdateChild) == 0);
 }
 
-/// A runtime of this name, of so many bytes, whose nodes ask for a processor.
+/// A runtime of this name, of `bytes` bytes, whose nodes ask for a processor.
 fn large_runtime(name: &str, bytes: usize) -> Value {
     let mut runtime = runtime("1");
     runtime["metadata"]["name"] = json!(name);
@@ -324,11 +324,15 @@ fn a_prebuilt_workload_outlives_that_the_template_of_its_job_is_not_kept_at_firs
     c.settle();
     assert_eq!(c.workload("fit").metadata.name.as_deref(), Some("mine"));
     c.restart_without(&[Kind::Job(JobKind::TRAIN_JOB)]);
-    let told = c.notes("ErrWorkloadCompose").len();
+    let before = c.notes("ErrWorkloadCompose").len();
     c.api.edit_job("fit", |job| job.view.generation += 1);
     c.settle();
     let notes = c.notes("ErrWorkloadCompose");
-    assert!(notes[told..].iter().any(|note| note.contains("wanted is not known")), "{:?}", &notes[told..]);
+    assert!(
+        notes[before..].iter().any(|note| note.contains("wanted is not known")),
+        "{:?}",
+        &notes[before..]
+    );
     c.api.simple("2", &json!({}));
     c.settle();
     assert_eq!(condition(&c.workload("fit"), "Admitted"), "True");

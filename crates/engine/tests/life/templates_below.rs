@@ -50,7 +50,7 @@ fn in_an_appwrapper(runtime: Value) -> Cluster {
     c
 }
 
-/// Adds a JobSet of so many pods; gives whether the TrainJob and the JobSet still run some time later.
+/// Adds a JobSet of `count` pods; gives whether the TrainJob and the JobSet still run some time later.
 fn with_jobset(c: &mut Cluster, count: i32, cpu: &str) -> [bool; 2] {
     add_jobset(c, count, cpu);
     c.advance(60);

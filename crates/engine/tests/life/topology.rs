@@ -59,7 +59,7 @@ pub fn bed(nodes: &[(&str, &str, &str)]) -> Cluster {
 /// Three nodes of one rack, with room for one pod each.
 pub const THREE: [(&str, &str, &str); 3] = [("n1", "r1", "1"), ("n2", "r1", "1"), ("n3", "r1", "1")];
 
-/// A job that asks for one rack for so many pods of one cpu each.
+/// A job that asks for one rack for `pods` pods of one cpu each.
 pub fn submit_in_rack(c: &mut Cluster, name: &str, pods: i32) {
     submit(c, name, "lq", pods, in_rack);
 }
@@ -337,7 +337,7 @@ fn an_assignment_that_cannot_be_read_is_none_and_stops_no_other() {
         c.settle();
         c.advance(60);
         assert_eq!(c.warnings.len(), usize::from(!readable), "{assignment}: {:?}", c.warnings);
-        // The others go on.
+        // The others continue.
         submit(&mut c, "b", "lq", 1, in_rack);
         assert!(runs(&c, "b"), "{assignment}");
         c.restart();

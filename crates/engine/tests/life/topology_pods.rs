@@ -17,7 +17,7 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const UNCONSTRAINED: &str = "kueue.x-k8s.io/podset-unconstrained-topology";
 
-/// An assignment of nodes with so many pods each.
+/// An assignment of nodes with the pods of each.
 pub fn nodes(nodes: &[(&str, i32)]) -> Value {
     let (roots, counts): (Vec<_>, Vec<_>) = nodes.iter().copied().unzip();
     let mut values = json!({"individual": {"roots": roots}});
@@ -40,7 +40,7 @@ fn assign(c: &mut Cluster, assignment: &Value) {
     });
 }
 
-/// A job of so many numbered pods that was admitted with an assignment, and runs.
+/// A job of `pods` numbered pods that was admitted with an assignment, and runs.
 fn running(config: EngineConfig, pods: i32, assignment: &Value) -> Cluster {
     let mut c = Cluster::new(config);
     c.api.namespace("team-a", &[]);
@@ -60,7 +60,7 @@ fn running(config: EngineConfig, pods: i32, assignment: &Value) -> Cluster {
     c
 }
 
-/// The same as a manager without a configuration of its own has it, on these nodes with so many pods each.
+/// The same as a manager without a configuration of its own has it, on these nodes with `pods` pods each.
 pub fn placed(pods: i32, on: &[(&str, i32)]) -> Cluster {
     running(EngineConfig::default(), pods, &nodes(on))
 }
@@ -290,7 +290,7 @@ fn a_refused_write_is_tried_again_later_and_the_place_is_not_kept_for_it() {
 }
 
 #[test]
-fn a_new_leader_goes_on_where_another_left() {
+fn a_new_leader_continues_where_another_left() {
     let mut c = placed(3, &[("n1", 2), ("n2", 1)]);
     add(&mut c, "p1", None);
     c.settle();

@@ -341,7 +341,7 @@ proptest! {
             restart_with(&mut c, state.kind());
         }
         c.advance(60);
-        // It may have been deleted, so that it is made anew as it was declared.
+        // It may have been deleted, so that it is made again as it was declared.
         let runs = c.api.jobs().any(|(job, state)| *job.name == *name && !state.view.suspended);
         prop_assert!(!(runs && state.is_to_be_stopped()), "{:#?}", c.writes);
     }

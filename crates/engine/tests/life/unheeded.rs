@@ -109,7 +109,7 @@ fn pods_of_an_appwrapper_are_ended_also_where_other_objects_control_them() {
 }
 
 #[test]
-fn pods_that_are_made_anew_are_deleted_anew_less_and_less_often() {
+fn pods_that_are_made_again_are_deleted_again_less_and_less_often() {
     let mut c = running(JobKind::RAY_CLUSTER, Disobeys::MakesOthers);
     evict(&mut c);
     c.advance(3_600);
@@ -121,7 +121,7 @@ fn pods_that_are_made_anew_are_deleted_anew_less_and_less_often() {
 }
 
 #[test]
-fn a_restart_begins_anew_at_every_step() {
+fn a_restart_begins_again_at_every_step() {
     for at in [1, 31, 61, 89] {
         let mut c = running(JobKind::MPI_JOB, Disobeys::Always);
         evict(&mut c);
@@ -234,9 +234,9 @@ fn a_job_that_starts_meanwhile_is_left_alone() {
     assert!(runs(&c, "old"));
 }
 
-/// A JobSet whose controller is away: its Jobs make their pods anew, and so go themselves.
+/// A JobSet whose controller is away: its Jobs make their pods again, and so go themselves.
 #[test]
-fn jobs_that_a_stopped_one_made_and_that_go_on_are_deleted_after_a_while() {
+fn jobs_that_a_stopped_one_made_and_that_continue_are_deleted_after_a_while() {
     let mut c = running(JobKind::JOB_SET, Disobeys::No);
     let mut child = job("team-a", "old-main-0", "", 1, "1");
     (child.suspended, child.active) = (false, true);

@@ -273,14 +273,14 @@ fn stopped_blind(evicted: bool, pods: bool) -> Cluster {
 }
 
 #[test]
-fn where_a_status_does_not_tell_whether_there_are_pods_a_look_for_them_does() {
+fn where_a_status_does_not_say_whether_there_are_pods_a_list_of_them_does() {
     for evicted in [false, true] {
         let mut c = stopped_blind(evicted, false);
         c.advance(5);
         assert!(runs(&c, "next"), "none were found; evicted: {evicted}");
         let mut c = stopped_blind(evicted, true);
         c.advance(600);
-        assert!(!runs(&c, "next"), "they are made anew; evicted: {evicted}");
+        assert!(!runs(&c, "next"), "they are made again; evicted: {evicted}");
         c.api.edit_job("broken", |job| (job.disobeys, job.pods) = (Disobeys::Always, false));
         c.advance(600);
         assert!(runs(&c, "next"), "evicted: {evicted}");
@@ -370,7 +370,7 @@ fn a_prebuilt_workload_is_finished_when_the_template_of_its_job_goes() {
 }
 
 #[test]
-fn one_that_runs_on_makes_way_like_any_other() {
+fn one_that_keeps_running_is_preempted_like_any_other() {
     for kind in [JobKind::JOB, JobKind::JOB_SET] {
         for deleted in [false, true] {
             let mut c = full(kind);

@@ -49,7 +49,7 @@ fn said(c: &Cluster, workload: &ObjectRef, type_: &str) -> String {
 
 #[test]
 fn a_workload_that_waits_for_checks_loses_its_quota_with_its_queues() {
-    // What it waits for afterwards could be told at once: that write fails, so that the first words stay.
+    // What it waits for afterwards could be reported at once: that write fails, so that the first words stay.
     fn keep_the_first_words(c: &mut Cluster) {
         c.fail.push_back((Purpose::Pend, WriteError::Transient("busy".to_owned())));
     }
@@ -255,7 +255,7 @@ fn a_waiting_workload_lists_the_checks_before_every_flavor() {
     c.api.edit(&cq(), &json!({"spec": {"admissionChecksStrategy": null}}));
     c.settle();
     assert_eq!(checks(&c), Vec::<String>::new());
-    // More than its status can take: why it waits is to be told all the same.
+    // More than its status can take: why it waits must be reported in any case.
     let many: Value = (0..9).map(|n| json!({"name": format!("check-{n}")})).collect();
     c.api.edit(&cq(), &json!({"spec": {"admissionChecksStrategy": {"admissionChecks": many}}}));
     for n in 0..9 {

@@ -7,7 +7,7 @@ use sluice_engine::EngineConfig;
 use crate::model::build::{job, pod_set, wrapped};
 use crate::model::{Cluster, reported};
 
-/// An AppWrapper of two pods around a JobSet, in a queue with room for so many.
+/// An AppWrapper of two pods around a JobSet, in a queue with room for `quota`.
 pub fn cluster(quota: &str, config: EngineConfig) -> Cluster {
     let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..config });
     c.api.namespace("team-a", &[]);
@@ -148,7 +148,7 @@ fn what_is_in_an_appwrapper_runs_with_no_more_than_was_declared() {
             larger,
             [
                 "has 2 pods of \"main\", and 0 were declared",
-                "has pods of \"main\" that ask for something else than was declared",
+                "has pods of \"main\" whose requests differ from the declared ones",
             ],
         ),
         (

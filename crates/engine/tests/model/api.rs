@@ -26,7 +26,7 @@ pub struct JobState {
     pub stopping_pods: bool,
     /// Its controller removes no pods when it is stopped.
     pub disobeys: Disobeys,
-    /// Whether it has pods that go on although it was stopped, whatever its status says.
+    /// Whether it has pods that continue although it was stopped, whatever its status says.
     pub pods: bool,
     /// Its controller, for which no test speaks, has answered the stop.
     pub(super) answered: bool,
@@ -134,7 +134,7 @@ impl Api {
         self.objects.range(first..).take_while(move |(reference, _)| reference.kind == kind)
     }
 
-    /// What watches tell: the newest state of each object that changed, once.
+    /// What watches deliver: the newest state of each object that changed, once.
     pub fn events_since(&self, revision: u64) -> Vec<Input> {
         let watched = |r: &ObjectRef| r.kind != Kind::PodTemplate;
         // Revisions grow.

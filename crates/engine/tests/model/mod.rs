@@ -3,7 +3,7 @@
 //! It keeps objects as JSON (jobs as views), applies the engine's writes like the real one as far as the engine can notice (optimistic locking, field
 //! managers of Workload status, finalizers, owner garbage collection, generations), and returns answers and watch events.
 #![expect(dead_code, reason = "each test binary uses a part")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue stops")]
 
 pub mod api;
 pub mod build;
@@ -109,7 +109,7 @@ pub struct Cluster {
     /// Carry writes of this purpose out, but hold their answers back until [`Cluster::release`].
     pub late: Option<Purpose>,
     unanswered: Vec<Input>,
-    /// The watch of this kind tells nothing any more.
+    /// The watch of this kind delivers nothing any more.
     pub blind: Option<Kind>,
     /// Stop after this many writes: the rest of the effects is lost.
     pub writes_left: Option<usize>,
@@ -248,17 +248,17 @@ impl Cluster {
         any
     }
 
-    /// Tells the engine that so many writes wait to be sent, and so many of them before those of a new decision.
+    /// Reports to the engine that `all` writes wait to be sent, `ahead` of them before those of a new decision.
     pub fn backlog(&mut self, all: u32, ahead: u32) {
         self.give(Input::Backlog(WaitingWrites { all, ahead, busy: false }));
     }
 
-    /// Tells the engine whether the API server has more important writes to carry out than reports.
+    /// Reports to the engine whether the API server has more important writes to carry out than reports.
     pub fn busy(&mut self, busy: bool) {
         self.give(Input::Backlog(WaitingWrites { busy, ..WaitingWrites::default() }));
     }
 
-    /// Tells the engine something.
+    /// Gives the engine an input.
     fn give(&mut self, input: Input) {
         let mut input = Some(input);
         let (engine, now) = (&mut self.engine, self.now);
@@ -453,13 +453,13 @@ impl Cluster {
                 continue;
             }
             // A job that ran when its queue began to ask for another check is stopped only after the check is in its Workload.
-            let let_run = |w: &v1beta2::Workload| {
+            let starts = |w: &v1beta2::Workload| {
                 let is_true = |type_| find(w, type_).is_some_and(|c| c.status == "True");
                 let taken_back = find(w, "Admitted").is_some_and(|c| c.reason.starts_with("Unsatisfied"));
                 is_true("Admitted") || (taken_back && is_true("QuotaReserved"))
             };
             let of_job = workloads.get(&*job.view.job.uid).into_iter().flatten();
-            let admitted = of_job.map(|workload| api::decode(workload)).any(|workload| let_run(&workload));
+            let admitted = of_job.map(|workload| api::decode(workload)).any(|workload| starts(&workload));
             assert!(admitted || job.view.finished.is_some(), "job {key} runs without an admitted Workload");
         }
         self.api.check_pods();

@@ -116,7 +116,7 @@ impl Api {
         }
     }
 
-    /// The UIDs of jobs with pods that carry the name of a Workload, and go on: its own, unless that is stopped, and the parts of that.
+    /// The UIDs of jobs with pods that carry the name of a Workload, and continue: its own, unless that is stopped, and the parts of that.
     fn carriers(&self, workload: &str) -> Vec<Arc<str>> {
         let named = self.kept_workloads().find(|kept| kept["metadata"]["name"] == *workload);
         let owners = named.and_then(|kept| kept["metadata"]["ownerReferences"].as_array());

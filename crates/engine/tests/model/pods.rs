@@ -47,7 +47,7 @@ pub fn pod(name: &str, queue: &str, cpu: &str) -> Value {
     })
 }
 
-/// The same in a group of so many.
+/// The same in a group of `total`.
 pub fn member(name: &str, group: &str, total: usize, role: &str) -> Value {
     let mut pod = pod(name, "lq", "1");
     pod["metadata"]["labels"][GROUP] = json!(group);

@@ -297,7 +297,7 @@ fn refuse_in(
     c
 }
 
-/// Refuses each of these purposes so; `most` writes in an hour and so many events are right.
+/// Refuses each of these purposes so; at most `most` writes in an hour and `events` events are expected.
 fn table(
     purposes: impl IntoIterator<Item = Purpose>,
     error: &WriteError,
@@ -332,7 +332,7 @@ fn table_of(
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Of each object so many writes and one event; reading tells nothing.
+/// Of each object at most `most` writes and one event; reading reports nothing.
 fn each(purpose: Purpose, most: usize) -> (usize, usize) {
     match purpose {
         Purpose::Read => (most, 0),

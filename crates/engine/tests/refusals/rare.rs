@@ -119,7 +119,7 @@ fn jobset_with_more_pods(c: &mut Cluster) {
     c.api.add_job(set);
 }
 
-/// An elastic job of so many pods runs; the first of them is there.
+/// An elastic job of `count` pods runs; the first of them is there.
 fn elastic(c: &mut Cluster, count: i32) {
     let mut view = job("team-a", "a", "lq", count, "1");
     view.annotations.insert(ELASTIC.to_owned(), "true".to_owned());

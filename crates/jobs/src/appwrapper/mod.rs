@@ -302,9 +302,7 @@ fn pod_sets(object: &Value) -> Result<Vec<JobPodSet>, String> {
     };
     let pod_sets: Vec<_> = templates(object)?.into_iter().enumerate().map(of).collect::<Result<_, _>>()?;
     if pod_sets.is_empty() {
-        return Err(
-            "spec.components: no pods: those of kinds that are not known are declared in podSets".to_owned()
-        );
+        return Err("spec.components: no pods: declare the pods of unknown kinds in podSets".to_owned());
     }
     Ok(pod_sets)
 }

@@ -65,7 +65,7 @@ pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>,
     if !declared.is_empty() && !known.is_empty() {
         let same = known.iter().all(|pods| paths.get(pods.path.as_str()) == Some(&pods.count));
         if !same || known.len() != declared.len() {
-            return Err(format!("podSets: they are not those of the template: {}", reported(&known)));
+            return Err(format!("podSets do not match the template: {}", reported(&known)));
         }
     }
     let wanted = if declared.is_empty() { known } else { declared };
@@ -78,7 +78,7 @@ pub(super) fn of(component: &Value, status: Option<&Value>) -> Result<Vec<Pods>,
     let has = |pods: &Pods| most.get(pods.path.as_str()).is_some_and(|most| *most >= pods.count);
     match wanted.iter().find(|pods| !has(pods)) {
         None => Ok(written),
-        Some(changed) => Err(format!("{}: it changed after its controller had seen it", changed.path)),
+        Some(changed) => Err(format!("{} changed after its controller read it", changed.path)),
     }
 }
 

@@ -17,7 +17,7 @@ const KEPT: [&str; 10] = [
     RESTARTS,
 ];
 
-/// Ours: with it an init container goes on beside the others, and uses quota as they do.
+/// Ours: with it an init container continues beside the others, and uses quota as they do.
 const RESTARTS: &str = "restartPolicy";
 
 /// The template as it goes into the Workload.

@@ -140,7 +140,7 @@ fn what_cannot_be_a_workload_is_said() {
         invalid(deployment(json!("many"))),
         "spec.components[0].template.spec.replicas: \"many\" is not a number of pods"
     );
-    let none = "spec.components: no pods: those of kinds that are not known are declared in podSets";
+    let none = "spec.components: no pods: declare the pods of unknown kinds in podSets";
     assert_eq!(invalid(component("v1", "Service", "x", json!({}))), none);
     for nothing in [json!(null), json!([]), json!({}), json!("x")] {
         assert_eq!(observe(KIND, &with_components(nothing)).invalid.as_deref(), Some(none));
@@ -158,7 +158,7 @@ fn what_cannot_be_a_workload_is_said() {
     {
         assert_eq!(
             declared(pod_sets),
-            "spec.components[0].podSets: they are not those of the template: template.spec.template with 3"
+            "spec.components[0].podSets do not match the template: template.spec.template with 3"
         );
     }
     let twice = json!([{"replicas": 3, "path": path}, {"replicas": 3, "path": path}]);
@@ -203,7 +203,7 @@ fn what_its_controller_has_written_down_counts_unless_it_is_less() {
     assert_eq!(with(&mut object, json!([{"replicas": 2, "path": path}])), (None, vec![2]));
     // A newer controller may count more.
     assert_eq!(with(&mut object, json!([{"replicas": 3, "path": path}])), (None, vec![3]));
-    let changed = "spec.components[0].template.spec.template: it changed after its controller had seen it";
+    let changed = "spec.components[0].template.spec.template changed after its controller read it";
     for less in
         [json!([{"replicas": 1, "path": path}]), json!([{"replicas": 2, "path": "template"}]), json!([])]
     {

@@ -269,7 +269,7 @@ impl Declared {
             pod_sets.push(found);
         }
         if pod_sets.is_empty() {
-            Err("none of its declared pod sets is there".to_owned())
+            Err("the object has none of the declared pod sets".to_owned())
         } else {
             Ok(pod_sets)
         }

@@ -44,7 +44,7 @@ impl Declared {
             && says(&annotations, labels::POD_SUSPENDING_PARENT) == Some(self.of.framework());
         let (first, second) = (path_of(&labels), path_of(&annotations));
         (!marked).then(|| {
-            format!("{first} and {second}: the marks of pods that wait are missing; the webhook writes them, and the CRD has to keep them")
+            format!("{first} and {second}: the labels and annotations of waiting pods are missing; the webhook writes them, and the CRD must not prune them")
         })
     }
 

@@ -49,7 +49,7 @@ pub fn declare_kinds(kinds: &[DeclaredKind]) -> Result<(), ConfigErrors> {
         match known.iter().find(|one| one.of.framework() == framework) {
             Some(one) if one.declaration == *declaration => {}
             Some(_) => {
-                let message = format!("{framework:?} is declared otherwise already");
+                let message = format!("{framework:?} was declared before, with other contents");
                 errors.push(FieldError { path, message });
             }
             None => match compile::compile(declaration, &path) {

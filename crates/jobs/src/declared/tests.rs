@@ -83,7 +83,7 @@ fn a_built_in_kind_that_is_declared_makes_the_same_workload_and_patches() {
         let mut same = JobView { job: theirs.job.clone(), ..ours.clone() };
         // What the condition Suspended says is not declared.
         same.suspended_condition = theirs.suspended_condition;
-        // Nor which pods go on after the end.
+        // Nor which pods continue after the end.
         same.leaves_pods = theirs.leaves_pods;
         assert_eq!(same, theirs, "{status}");
         let infos = [info("master", 1), info("worker", 3)];
@@ -224,7 +224,10 @@ fn what_cannot_be_read_is_said_and_the_job_has_no_pods_of_which_nothing_is_known
             "podSets[0].templateExpression: no such key: self.spec.steps",
         ),
         (flow(&json!({"steps": "x"}), &json!({})), "podSets[0].templateExpression: "),
-        (flow(&json!({"steps": many}), &json!({})), "podSets[0].templateExpression: it takes more than"),
+        (
+            flow(&json!({"steps": many}), &json!({})),
+            "podSets[0].templateExpression: evaluation exceeds the limit of",
+        ),
         (
             flow(&json!({"steps": steps, "parallel": "x"}), &json!({})),
             "podSets[0].count: must be an integer, but is \"x\"",
@@ -298,7 +301,7 @@ fn a_mistake_is_refused_with_its_place() {
     declare_kinds(&kinds(&right)).unwrap();
     let errors =
         declare_kinds(&kinds(&right.replace("\"true\"", "\"false || true\""))).unwrap_err().to_string();
-    assert!(errors.contains("is declared otherwise already"), "{errors}");
+    assert!(errors.contains("was declared before, with other contents"), "{errors}");
 }
 
 #[test]

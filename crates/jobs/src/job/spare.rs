@@ -7,7 +7,7 @@ use crate::object;
 /// The default of `backoffLimit`.
 const BACKOFF_LIMIT: i64 = 6;
 /// The exit codes of containers that receive SIGTERM: killed by the signal, or a program that exits because of it.
-const TOLD_TO_END: [i64; 4] = [1, 130, 137, 143];
+const STOPPED: [i64; 4] = [1, 130, 137, 143];
 /// The condition of a pod that is deleted because of a disruption.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
@@ -30,7 +30,7 @@ pub(super) fn failures(spec: &Value, status: &Value) -> Option<u32> {
     }
     Some(match loss(&spec["podFailurePolicy"]["rules"]) {
         Loss::Ignored => u32::MAX,
-        // Each index has failures of its own, and how many is not told.
+        // Each index has failures of its own, and how many is not in the status.
         Loss::Counted if spec["backoffLimitPerIndex"].is_null() => {
             let limit = spec["backoffLimit"].as_i64().unwrap_or(BACKOFF_LIMIT);
             let uncounted = status["uncountedTerminatedPods"]["failed"].as_array().map_or(0, Vec::len);
@@ -61,7 +61,7 @@ fn may_match(rule: &Value) -> bool {
         codes["values"].as_array().into_iter().flatten().any(|value| value.as_i64() == Some(*code))
     };
     let by_code = match codes["operator"].as_str() {
-        Some("In") => TOLD_TO_END.iter().any(listed),
+        Some("In") => STOPPED.iter().any(listed),
         Some(_) => true,
         None => false,
     };

@@ -21,7 +21,7 @@ fn template(cpu: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}})
 }
 
-/// Groups of so many, with a leader of its own kind.
+/// Groups of `size`, with a leader of its own kind.
 fn set(replicas: i64, size: i64) -> Value {
     json!({
         "apiVersion": KIND.api_version(), "kind": KIND.kind(),

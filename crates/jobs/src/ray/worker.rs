@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_after_the_init_containers_of_the_user_and_beside_those_that_go_on() {
+    fn it_waits_after_the_init_containers_of_the_user_and_beside_those_that_continue() {
         let first = json!([{"name": "load", "resources": asks("2", "2Gi")}]);
         assert!(!waits(after(first.clone(), &Value::Null)), "what it needs is free again");
         let mut beside = first;

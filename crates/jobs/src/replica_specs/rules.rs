@@ -1,4 +1,4 @@
-//! Objects that the controllers of these kinds do not act on. If a job is changed into one it goes on with its pods, whatever `suspend` says: it
+//! Objects that the controllers of these kinds do not act on. If a job is changed into one it continues with its pods, whatever `suspend` says: it
 //! could neither be stopped nor held to its quota.
 
 use serde_json::Value;

@@ -16,7 +16,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     reporter: "sparkoperator.k8s.io/sparkapplication-kueue-controller",
     gate: Some(Gate::SparkApplicationIntegration),
     pod_label: Some("sparkoperator.k8s.io/app-name"),
-    pods_tell_by_label: true,
+    pods_are_labelled: true,
     maker_pods: Some("spark-role=driver"),
     follows_changes: true,
     pods_by_adapter: Some(

@@ -49,7 +49,7 @@ fn broken(object: &Value) -> Vec<Violation> {
     if let Some((field, reserved)) = reserved_label(object) {
         violations.forbidden(&format!("{field}.labels[{reserved}]"), OF_THE_OPERATOR);
     }
-    // The operator may run objects without pod sets: a change while it runs makes it start anew.
+    // The operator may run objects without pod sets: a change while it runs makes it start again.
     if violations.0.is_empty()
         && let Err(trouble) = pod_sets(object)
     {

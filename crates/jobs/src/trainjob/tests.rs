@@ -248,7 +248,7 @@ fn apply(object: &mut Value, steps: &[sluice_jobs::Step]) {
 }
 
 #[test]
-fn a_start_tells_the_trainer_what_to_add_and_then_lets_go_and_a_stop_takes_it_back() {
+fn a_start_asks_the_trainer_for_additions_then_resumes_and_a_stop_removes_them() {
     let others = json!({"manager": "me.io/x", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [
         {"name": "node", "template": {"spec": {"template": {"spec": {"tolerations": [{"key": "own"}]}}}}},
     ]}}}});

@@ -60,7 +60,7 @@ pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, vi
     }
 }
 
-/// Refuses pod templates with so many values that they would take the memory of all jobs. A started job has the additions of admission, too, and a
+/// Refuses pod templates with more values than the bound: they would take the memory of all jobs. A started job has the additions of admission, too, and a
 /// part of a job those of the API server; a job that was managed with more, as `old`, may keep it.
 pub(super) fn check_values(
     kind: JobKind,
@@ -171,30 +171,30 @@ mod tests {
         job
     }
 
-    fn told_of_whole(object: &Value, old: Option<&Value>) -> usize {
+    fn refusals_of_whole(object: &Value, old: Option<&Value>) -> usize {
         let mut violations = Violations::default();
         check_whole(JobKind::JOB, object, old, &mut violations);
         violations.0.len()
     }
 
     #[test]
-    fn a_job_that_could_not_be_stopped_is_not_let_in_and_not_let_run() {
+    fn a_job_that_could_not_be_stopped_is_neither_accepted_nor_started() {
         let most = WHOLE - OURS_OF_WHOLE;
-        assert_eq!(told_of_whole(&whole(most, true), None), 0);
-        assert_eq!(told_of_whole(&whole(most + 1, true), None), 1);
+        assert_eq!(refusals_of_whole(&whole(most, true), None), 0);
+        assert_eq!(refusals_of_whole(&whole(most + 1, true), None), 1);
         // The manager starts a job, and stops it.
         let (waits, runs) = (whole(most, true), whole(WHOLE, false));
-        assert_eq!(told_of_whole(&runs, Some(&waits)), 0);
+        assert_eq!(refusals_of_whole(&runs, Some(&waits)), 0);
         let stopped = whole(WHOLE + 300, true);
-        assert_eq!(told_of_whole(&stopped, Some(&runs)), 0);
+        assert_eq!(refusals_of_whole(&stopped, Some(&runs)), 0);
         // It grew while it waited, may not be resumed by hand then, and is restored.
-        assert_eq!(told_of_whole(&whole(WHOLE + 9_000, true), Some(&stopped)), 0);
-        assert_eq!(told_of_whole(&whole(WHOLE + 300, false), Some(&stopped)), 1);
-        assert_eq!(told_of_whole(&whole(WHOLE, false), Some(&stopped)), 0);
+        assert_eq!(refusals_of_whole(&whole(WHOLE + 9_000, true), Some(&stopped)), 0);
+        assert_eq!(refusals_of_whole(&whole(WHOLE + 300, false), Some(&stopped)), 1);
+        assert_eq!(refusals_of_whole(&whole(WHOLE, false), Some(&stopped)), 0);
         // A running job may not grow, and its status may be written.
         let large = whole(WHOLE + 10, false);
-        assert_eq!(told_of_whole(&large, Some(&runs)), 1);
-        assert_eq!(told_of_whole(&large, Some(&large)), 0);
+        assert_eq!(refusals_of_whole(&large, Some(&runs)), 1);
+        assert_eq!(refusals_of_whole(&large, Some(&large)), 0);
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         json!({"metadata": {"name": "j"}, "spec": {"suspend": suspended, "template": {"spec": pods}}})
     }
 
-    fn told_of_values(kind: JobKind, object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn refusals_of_values(kind: JobKind, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut violations = Violations::default();
         check_values(kind, object, old, false, &mut violations);
         violations.0.into_iter().map(|broken| broken.message).collect()
@@ -242,30 +242,31 @@ mod tests {
     /// Its controller made it of a template that was judged, and the API server and admission added to it.
     #[test]
     fn a_part_of_a_job_has_what_is_added_to_it() {
-        let told = |number: usize| {
+        let refusals = |number: usize| {
             let mut violations = Violations::default();
             check_values(JobKind::JOB, &tolerant(number, false), None, true, &mut violations);
             violations.0.len()
         };
-        assert_eq!((told(2_100), told(4_100)), (0, 1));
+        assert_eq!((refusals(2_100), refusals(4_100)), (0, 1));
     }
 
     #[test]
-    fn pod_templates_have_so_many_values_and_those_of_a_started_job_what_admission_adds() {
-        let told = |object: &Value, old: Option<&Value>| told_of_values(JobKind::JOB, object, old).len();
-        assert_eq!(told(&tolerant(1_999, true), None), 0);
-        assert_eq!(told(&tolerant(2_000, true), None), 1);
+    fn pod_templates_have_bounded_values_and_those_of_a_started_job_what_admission_adds() {
+        let refusals =
+            |object: &Value, old: Option<&Value>| refusals_of_values(JobKind::JOB, object, old).len();
+        assert_eq!(refusals(&tolerant(1_999, true), None), 0);
+        assert_eq!(refusals(&tolerant(2_000, true), None), 1);
         let (most, more) = (tolerant(1_999, true), tolerant(3_900, false));
-        assert_eq!(told(&more, Some(&most)), 0, "it is started");
-        assert_eq!(told(&tolerant(4_100, false), Some(&most)), 1);
+        assert_eq!(refusals(&more, Some(&most)), 0, "it is started");
+        assert_eq!(refusals(&tolerant(4_100, false), Some(&most)), 1);
         let stopping = tolerant(3_900, true);
-        assert_eq!(told(&stopping, Some(&more)), 0, "nothing grows");
-        assert_eq!(told(&tolerant(2_000, true), Some(&most)), 1);
+        assert_eq!(refusals(&stopping, Some(&more)), 0, "nothing grows");
+        assert_eq!(refusals(&tolerant(2_000, true), Some(&most)), 1);
         // All templates of a job count together.
         let of = |number: usize| json!({"name": "a", "template": {"spec": tolerant(number, true)["spec"]}});
         let set = |number: usize| json!({"metadata": {}, "spec": {"suspend": true, "replicatedJobs": [of(number), of(number)]}});
-        assert_eq!(told_of_values(JobKind::JOB_SET, &set(900), None), Vec::<String>::new());
-        let why = told_of_values(JobKind::JOB_SET, &set(1_100), None);
+        assert_eq!(refusals_of_values(JobKind::JOB_SET, &set(900), None), Vec::<String>::new());
+        let why = refusals_of_values(JobKind::JOB_SET, &set(1_100), None);
         assert!(
             why[0].starts_with(
                 "Too long: the pod templates of a queued job may not have more than 4000 values that"

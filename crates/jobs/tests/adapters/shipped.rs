@@ -268,7 +268,7 @@ fn a_workflow_is_active_while_pods_run_or_its_nodes_are_not_in_its_status() {
     }
     let many = (0..20_000).map(|number| (format!("diamond-{number:010}"), node("Pod", "Succeeded")));
     let (active, why) = seen(json!({"phase": "Running", "nodes": many.collect::<serde_json::Map<_, _>>()}));
-    assert!(active && why.is_some_and(|why| why.contains("takes more than the 200000 steps")));
+    assert!(active && why.is_some_and(|why| why.contains("evaluation exceeds the limit of 200000 steps")));
 }
 
 /// What the containers of a pod ask for, of the init containers and of the others: a job's first pod set, with the example's spec changed.

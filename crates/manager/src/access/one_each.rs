@@ -32,7 +32,9 @@ impl OneEach {
         let party = party(user);
         if busy.contains(party) || !turns.take(user, Instant::now()) {
             let what = self.what;
-            return Err(Refusal::TooMany(format!("too many {what} are asked for: wait for the one before")));
+            return Err(Refusal::TooMany(format!(
+                "too many {what}: wait until the previous one is answered"
+            )));
         }
         busy.insert(party.to_owned());
         Ok(Turn { of: self, party: party.to_owned() })

@@ -159,7 +159,7 @@ async fn a_flood_of_questions_reaches_the_api_server_seldom() {
     );
 }
 
-/// How many of so many made-up tokens from an address the API server is asked about.
+/// How many of `count` made-up tokens from an address the API server is asked about.
 async fn strangers(access: &Access, from: &str, count: usize, now: Instant) -> usize {
     let mut asked = 0;
     for n in 0..count {

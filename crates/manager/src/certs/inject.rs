@@ -100,7 +100,7 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-/// The prefix of the chart's names, as the webhook Service's name tells.
+/// The prefix of the chart's names, as the webhook Service's name says.
 pub fn prefix_of(service: &str) -> &str {
     service.strip_suffix("-webhook-service").unwrap_or("kueue")
 }
@@ -223,7 +223,7 @@ impl Injector {
             }
             let call = Call::with_body(Method::PATCH, uri.as_str(), Content::JsonPatch, &patch);
             let found: WebhookConfiguration = call.send_as(&self.client, TIMEOUT).await?;
-            info!(object = %uri, entries = patch.len() / 2, "the CA was put in");
+            info!(object = %uri, entries = patch.len() / 2, "the CA was injected");
             *entries = found.webhooks;
         }
         for plural in CONVERTED {
@@ -235,7 +235,7 @@ impl Injector {
             let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": bundle}}}}});
             let call = Call::with_body(Method::PATCH, crd_uri(plural), Content::MergePatch, &patch);
             let crd: Crd = call.send_as(&self.client, TIMEOUT).await?;
-            info!(crd = %plural, "the CA was put in");
+            info!(crd = %plural, "the CA was injected");
             self.note_crd(plural, crd);
         }
         self.inject_apis(&bundle).await
@@ -248,7 +248,7 @@ impl Injector {
             let found: ApiService = match Call::get(&uri).send_as(&self.client, TIMEOUT).await {
                 Ok(found) => found,
                 Err(error) if matches!(error.code(), Some(403 | 404)) => {
-                    debug!(object = %uri, %error, "no CA was put in");
+                    debug!(object = %uri, %error, "no CA was injected");
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -257,7 +257,7 @@ impl Injector {
             if let Some(patch) = patch {
                 let call = Call::with_body(Method::PATCH, &uri, Content::MergePatch, &patch);
                 call.send(&self.client, TIMEOUT).await?;
-                info!(object = %uri, "the CA was put in");
+                info!(object = %uri, "the CA was injected");
             }
         }
         Ok(())

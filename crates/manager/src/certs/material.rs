@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_or_nonsense_is_made_anew() {
+    fn nothing_or_nonsense_is_made_again() {
         let wanted = names(&["webhook.svc"]);
         assert_eq!(decide(&Material::default(), &wanted, now()), Renewal::RenewAll);
         let nonsense = Material { ca_bundle: "not PEM".to_owned(), ..fresh() };

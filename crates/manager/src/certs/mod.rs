@@ -1,7 +1,7 @@
 //! The certificates of the webhooks and of the aggregated APIs: created, shared through a Secret, rotated, injected; or read from files.
 //!
 //! All replicas maintain the same Secret; its resourceVersion decides which replica makes the next certificate. A replaced certificate is served at
-//! once: listeners read the TLS configuration anew for each connection.
+//! once: listeners read the TLS configuration again for each connection.
 
 pub mod inject;
 pub mod material;
@@ -164,7 +164,7 @@ impl CertRotator {
             let why = round.err().map(|error| Chain(&error).to_string());
             let goes_on = self.goes_on(Timestamp::now());
             if let Some(error) = trouble.news(why.clone().filter(|_| goes_on)) {
-                warn!(error, "webhook certificates cannot be looked after; those that are served are good");
+                warn!(error, "webhook certificates cannot be maintained; the served ones are valid");
             }
             let next = why.filter(|_| !goes_on).map_or(CertsState::Ready, CertsState::Pending);
             publish(&state, next);
@@ -199,7 +199,7 @@ impl CertRotator {
         self.trusted && is_in_time(&self.served, now)
     }
 
-    /// The material to renew if the Secret has none: API servers go on trusting what is served.
+    /// The material to renew if the Secret has none: API servers continue trusting what is served.
     fn without_secret(&self) -> Material {
         Material { ca_bundle: self.served.ca_bundle.clone(), ..Material::default() }
     }

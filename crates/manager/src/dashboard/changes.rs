@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_tells_the_state_at_once_and_then_what_changes() {
+    async fn a_stream_sends_the_state_at_once_and_then_changes() {
         let revisions = watch::Sender::new(Revisions { all: 1, queues: 1, ..Revisions::default() });
         let now = Instant::now();
         let open = Streams::new(1).open("bob").unwrap();

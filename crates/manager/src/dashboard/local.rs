@@ -252,7 +252,7 @@ async fn again(polled: &Polled) -> Duration {
     match polled.round().await {
         Ok(pause) => pause,
         Err(error) => {
-            warn!(error = %Chain(&error), "the cluster could not be read: what is shown is old");
+            warn!(error = %Chain(&error), "the cluster could not be read: the data shown is old");
             polled.failed();
             AGAIN
         }

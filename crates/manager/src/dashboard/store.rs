@@ -168,7 +168,7 @@ impl Store {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next snapshot is computed anew.
+    /// The next snapshot is computed again.
     #[cfg(test)]
     pub(crate) fn expire(&self) {
         self.made().at = None;
@@ -192,7 +192,7 @@ impl Store {
             return Some(Arc::clone(&made.snapshot));
         }
         let carry_changes_into = self.rows().take_changes(revision)?;
-        // The watches go on from here. The one before is seldom in use by then.
+        // The watches continue from here. The one before is seldom in use by then.
         let mut next =
             Arc::try_unwrap(std::mem::take(&mut made.snapshot)).unwrap_or_else(|shown| shown.copy());
         carry_changes_into(&mut next);

@@ -92,7 +92,7 @@ struct Answer {
     changed: Option<Seen>,
     difference: Vec<String>,
     refused: Value,
-    /// How many objects cannot be played.
+    /// How many objects cannot be simulated.
     not_played: usize,
 }
 
@@ -213,7 +213,7 @@ impl Pace {
     }
 }
 
-/// Tells a simulation to give up once this is dropped: when the answer is made, or the caller is gone.
+/// Makes a simulation give up once this is dropped: when the answer is made, or the caller is gone.
 #[derive(Default)]
 struct CallerIsGone(Arc<AtomicBool>);
 
@@ -429,7 +429,7 @@ impl Course {
 /// Simulates up to the end, or until the time is over.
 ///
 /// # Errors
-/// If it cannot go on, or nothing is done when the time is over.
+/// If it cannot continue, or nothing is done when the time is over.
 fn play(mut simulation: Simulation, over: impl Fn() -> bool) -> Result<Course, Refusal> {
     let mut partial = false;
     while !partial && simulation.step().map_err(|_| unplayable())? {

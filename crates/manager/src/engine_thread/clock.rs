@@ -1,4 +1,4 @@
-//! The time that the engine receives. If the machine's clock is set back, the engine's time goes on; otherwise nothing that waits would happen until
+//! The time that the engine receives. If the machine's clock is set back, the engine's time continues; otherwise nothing that waits would happen until
 //! the machine's clock has caught up.
 
 use std::time::{Duration, Instant};
@@ -82,13 +82,13 @@ pub(super) mod tests {
         assert!(set_forth >= later);
         wall.set(start);
         let set_back = clock.now();
-        assert!(set_back > set_forth, "it goes on");
+        assert!(set_back > set_forth, "it continues");
         let hour = Duration::from_hours(1);
         let about = |left: Duration, hours: u32| left.abs_diff(hours * hour) < Duration::from_mins(1);
         assert!(about(clock.until(set_back + hour), 2), "at half the speed");
         assert!(about(clock.until(set_back + 3 * hour), 5), "until the other has caught up");
         assert_eq!(clock.until(start), Duration::ZERO);
-        // Until then it goes on at half the speed.
+        // Until then it continues at half the speed.
         let began = Instant::now();
         let from = clock.now();
         while began.elapsed() < Duration::from_millis(1) {

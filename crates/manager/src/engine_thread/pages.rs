@@ -1,4 +1,4 @@
-//! Questions about the whole world, which are answered page by page: in between the engine goes on.
+//! Questions about the whole world, which are answered page by page: in between the engine continues.
 
 use std::time::Duration;
 

@@ -146,7 +146,7 @@ fn inputs_become_effects_in_order() {
 }
 
 #[test]
-fn a_poisonous_object_is_set_aside_and_the_others_go_on() {
+fn a_poisonous_object_is_set_aside_and_the_others_continue() {
     let fixture = Fixture::new();
     fixture.handle.input(Input::Leader(true));
     assert_eq!(fixture.next(), "0L leader true");
@@ -259,7 +259,7 @@ async fn a_question_that_was_given_up_is_not_gone_on_with() {
 }
 
 #[test]
-fn stepping_down_builds_the_engine_anew_as_a_follower_and_drops_older_answers() {
+fn stepping_down_rebuilds_the_engine_as_a_follower_and_drops_older_answers() {
     let f = Fixture::new();
     f.handle.input(Input::Leader(true));
     assert_eq!(f.next(), "0L leader true");

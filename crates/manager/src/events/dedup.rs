@@ -254,7 +254,7 @@ mod tests {
             }
         }
         assert_eq!((dedup.entries.len(), dedup.order.len(), dedup.pending_updates.len()), (2, 2, 2));
-        assert_eq!(due(&mut dedup, UPDATE).len(), 2, "what was forgotten is not told");
+        assert_eq!(due(&mut dedup, UPDATE).len(), 2, "what was forgotten is not reported");
         assert_eq!(offer(&mut dedup, "c", 11), EventAction::Counted);
         assert_eq!(offer(&mut dedup, "a", 11), EventAction::Create("a.11".to_owned()));
     }

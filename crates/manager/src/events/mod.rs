@@ -200,7 +200,7 @@ fn before(ago: Duration) -> Timestamp {
     Timestamp::now().checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// An event that could not be recorded is created anew when it happens again.
+/// An event that could not be recorded is created again when it happens again.
 fn forget_failed(dedup: &mut Dedup<Key>, failures: &mut mpsc::Receiver<Key>) {
     while let Ok(key) = failures.try_recv() {
         dedup.forget(&key);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_are_so_many_in_a_second_after_those_at_once() {
+    fn all_together_are_bounded_in_a_second_after_those_at_once() {
         let mut rates = Rates::new(8);
         let waits: Vec<_> = (0..1_200).map(|_| rates.wait(Duration::ZERO)).collect();
         assert!(waits[..1_000].iter().all(Duration::is_zero));

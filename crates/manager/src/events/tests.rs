@@ -107,7 +107,7 @@ fn what_waits_and_what_is_remembered_is_bounded_in_bytes() {
         for number in 0..2 * REMEMBERED {
             sink.record(largest(number));
             let (event, _) = next().unwrap();
-            // Counted, and waiting to be told.
+            // Counted, and waiting to be reported.
             for _ in 0..2 {
                 let at = (Duration::ZERO, Duration::ZERO);
                 dedup.offer(&key(&event), &event.note, at, || event_name(&event.object.name));
@@ -140,7 +140,7 @@ fn events_that_differ_in_their_note_alone_are_one_series() {
 }
 
 #[tokio::test]
-async fn every_event_that_was_not_recorded_is_made_anew_when_it_happens_again() {
+async fn every_event_that_was_not_recorded_is_made_again_when_it_happens_again() {
     const EVENTS: usize = 100;
     let made = Arc::new(tokio::sync::watch::Sender::new(0_usize));
     let answer = {
@@ -226,7 +226,7 @@ async fn an_event_that_is_sent_late_says_when_it_happened() {
 }
 
 #[tokio::test]
-async fn one_object_has_so_many_events_at_once_and_then_one_in_a_second() {
+async fn one_object_has_a_burst_of_events_and_then_one_in_a_second() {
     let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = Arc::clone(&made);
     let client = fake_api::client(move |_: Method, _, _| {

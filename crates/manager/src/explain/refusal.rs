@@ -29,8 +29,8 @@ pub(super) fn refused(error: &ExplainError, (namespace, name): (&str, &str), all
         ExplainError::NotFound(_) => Refused(StatusCode::CONFLICT, error.to_string()),
         // Only users who see the names of all namespaces learn which object is the cause, and its content.
         ExplainError::Manifests(_) | ExplainError::Simulation(_) => {
-            warn!(namespace, name, error = %Chain(error), "the world around a job cannot be simulated");
-            let why = "the world around the job cannot be simulated: the manager's log says why";
+            warn!(namespace, name, error = %Chain(error), "objects around a job cannot be simulated");
+            let why = "objects around the job cannot be simulated: the manager's log says why";
             Refused(StatusCode::CONFLICT, if all { error.to_string() } else { why.to_owned() })
         }
     }

@@ -175,7 +175,7 @@ async fn the_question_about_a_large_cohort_reserves_its_memory_and_the_answer_sa
     let (explainer, lists) = large(|| Figures { limit: 124 << 20, used: 0 });
     let said = ask(&explainer, "big", "a").await.unwrap();
     // 60 MiB are left beside what the manager itself may need: a third of them is for what is read.
-    assert!(said.contains("workloads: there is more than an answer may hold (20 MiB)"), "{said}");
+    assert!(said.contains("workloads: the answer exceeds the limit of 20 MiB"), "{said}");
     assert_eq!(lists.load(Ordering::Relaxed), 2, "once small, once large");
     assert!(explainer.memory.reserve(60 << 20, usize::MAX).is_some(), "it gave all of it back");
     // One at a time: while another large one is made, the user is asked to try again later; small ones are made.
@@ -189,7 +189,7 @@ async fn the_question_about_a_large_cohort_reserves_its_memory_and_the_answer_sa
     // Without the memory for it, what is known without trying is said.
     let (explainer, lists) = large(|| Figures { limit: 1 << 20, used: 0 });
     let said = ask(&explainer, "big", "a").await.unwrap();
-    assert!(said.contains("workloads: there is more than an answer may hold (8 MiB)"), "{said}");
+    assert!(said.contains("workloads: the answer exceeds the limit of 8 MiB"), "{said}");
     assert_eq!(lists.load(Ordering::Relaxed), 1);
 }
 
@@ -248,7 +248,7 @@ async fn a_change_of_the_queue_is_tried_among_the_queues_of_both() {
     assert!(said["after"]["refused"].is_null(), "{said}");
 }
 
-/// A StatefulSet that waits beside the job, with so many pods of 100 KiB each.
+/// A StatefulSet that waits beside the job, with `replicas` pods of 100 KiB each.
 fn with_many_pods(uri: &Uri, replicas: u32) -> Response {
     let (kind, namespace) = place(uri);
     if kind != "statefulsets" || ["slow", "big"].contains(&namespace) {

@@ -1,7 +1,7 @@
 //! Until when a leader may write, by its own clock.
 //!
 //! A process that was suspended does not know that another replica leads: what it had decided, and what it decides before it has read the lease, must
-//! not be written. Its clock goes on while it is suspended, so that it can tell without an answer from the API server.
+//! not be written. Its clock continues while it is suspended, so that it needs no answer from the API server for that.
 
 use std::time::Instant;
 

@@ -33,7 +33,7 @@ pub enum Standing {
     Leading,
 }
 
-/// Leadership is lost, with the reason. The election goes on only when this is answered, or dropped: by then nothing may be written any more.
+/// Leadership is lost, with the reason. The election continues only when this is answered, or dropped: by then nothing may be written any more.
 pub type Loss = (String, oneshot::Sender<()>);
 
 /// The parameters of an election.
@@ -101,7 +101,7 @@ impl Election {
         (election, receiver)
     }
 
-    /// Runs until `stop` is given, then releases the lease. When it is lost, `losses` receives that, and the election goes on from
+    /// Runs until `stop` is given, then releases the lease. When it is lost, `losses` receives that, and the election continues from
     /// the beginning once that was answered.
     pub async fn run(mut self, mut stop: Stop, losses: mpsc::Sender<Loss>) {
         loop {
@@ -176,7 +176,7 @@ impl Election {
             Ok(None) => None,
             Ok(Some(lost)) => Some(lost),
             Err(error) => {
-                // What we know may be stale: read the lease anew next time.
+                // What we know may be stale: read the lease again next time.
                 self.known = None;
                 if !self.leading {
                     debug!(error = %Chain(&error), "the lease could not be read or taken");

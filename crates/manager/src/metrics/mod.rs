@@ -87,35 +87,35 @@ pub const EVENTS_DROPPED: Metric<0> = Metric::gauge(
 pub const WRITES_LIMIT: Metric<0> = Metric::gauge(
     "sluice_writes_limit",
     [],
-    "Writes that may be in flight at once: as many as the API server takes without getting slower.",
+    "Writes that may be in flight at once: the number that the API server handles without slowing down.",
 );
 /// How many writes are in flight.
 pub const WRITES_IN_FLIGHT: Metric<0> =
     Metric::gauge("sluice_writes_in_flight", [], "Writes that are in flight.");
-/// How many objects have a write that waits to be sent, by lane.
+/// How many objects have a write that waits to be sent, by priority class (label `lane`).
 pub const WRITES_WAITING: Metric<1> = Metric::gauge(
     "sluice_writes_waiting",
     ["lane"],
-    "Objects with a write that waits to be sent, by lane, from the most important (jobs) to the least (reports).",
+    "Objects with a write that waits to be sent, by priority class of the write (label `lane`), from the most important (jobs) to the least (reports).",
 );
-/// How long writes took, by lane and kind, and what came of them.
+/// How long writes took, by priority class (label `lane`), kind and result.
 pub const WRITE_SECONDS: Metric<3> = Metric::histogram(
     "sluice_write_duration_seconds",
     ["lane", "kind", "result"],
-    "Seconds that a write took, retries included, by lane, kind of the object, and result (written, conflict, gone, refused, failed).",
+    "Seconds that a write took, retries included, by priority class of the write (label `lane`), kind of the object, and result (written, conflict, gone, refused, failed).",
 );
 /// How long answers of webhooks took, by what is done there.
 pub const REVIEW_SECONDS: Metric<1> = Metric::within(
     "sluice_webhook_review_duration_seconds",
     ["webhook"],
     &[0.0005, 0.002, 0.01, 0.05, 0.25, 1.0, 5.0],
-    "Seconds that the answer to a review of the API server took to make, by webhook (convert, mutate, validate).",
+    "Seconds to answer a review of the API server, by webhook (convert, mutate, validate).",
 );
 /// Lines of the journal that were lost.
 pub const JOURNAL_LINES_LOST: Metric<0> = Metric::counter(
     "sluice_journal_lines_lost_total",
     [],
-    "Lines that the journal lacks: they came faster than they could be written, the disk was full, or room was needed before they were sent.",
+    "Lines missing from the journal, because they came faster than they could be written, the disk was full, or room was needed before they were sent.",
 );
 /// Files of the journal that were sent.
 pub const JOURNAL_FILES_STORED: Metric<0> = Metric::counter(

@@ -1,4 +1,4 @@
-//! The metrics store: counters and histograms grow as the engine observes, gauges are set anew at each scrape, and series
+//! The metrics store: counters and histograms grow as the engine observes, gauges are set again at each scrape, and series
 //! of objects that no longer exist are removed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -382,7 +382,7 @@ mod tests {
             let text = registry.text();
             assert!(!text.contains("gone"), "{text}");
             assert_eq!(text.matches("there").count(), 2 + 5, "{text}");
-            // Created anew under its old name, it begins at 0.
+            // Created again under its old name, it begins at 0.
             registry.record(sample("kueue_execution_time_seconds", &["gone"], 1.0));
             assert!(registry.text().contains(r#"_count{cluster_queue="gone",replica_role="follower"} 1"#));
         }

@@ -91,7 +91,7 @@ impl Scraper {
         if let Some(scrape) = pages.await {
             let complete = scrape.is_complete();
             let samples = blocking(move || samples(scrape)).await.unwrap_or_default();
-            // An engine that was just built anew knows no queue before it has seen the queues again.
+            // An engine that was just rebuilt knows no queue before it has seen the queues again.
             if complete {
                 self.prune(existing(&samples)).await;
             }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn counters_outlive_an_engine_that_is_built_anew_until_it_knows_that_their_queue_is_gone() {
+    async fn counters_outlive_an_engine_that_is_rebuilt_until_it_knows_that_their_queue_is_gone() {
         let scraper = scraper(Role::Leader);
         let queue = json!({"metadata": {"name": "cq"}, "spec": {"resourceGroups": []}});
         let queue = Object::ClusterQueue(Box::new(serde_json::from_value(queue).unwrap()));

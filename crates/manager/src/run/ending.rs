@@ -51,7 +51,7 @@ impl Running {
                     // The election waits for this.
                     let _ = answer.send(());
                 }
-                // The election goes on until the stop signal, which was not given yet.
+                // The election continues until the stop signal, which was not given yet.
                 ended = &mut self.election => return Ok(Ending::Fatal(self.why_the_election_ended(ended))),
                 Some(why) = self.fatal.recv() => return Ok(Ending::Fatal(why)),
             }
@@ -100,7 +100,7 @@ impl Running {
         self.engine.step_down();
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
         if !self.writer.clone().is_quiet(PATIENCE).await {
-            warn!("a write is under way still: the lease is not released, and expires by itself");
+            warn!("a write is still in progress: the lease is not released, and expires by itself");
             self.writer.abandon();
             return;
         }

@@ -83,9 +83,9 @@ struct Connection {
 /// How long a connection may last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// It goes on, at least until this moment.
+    /// It continues, at least until this moment.
     Until(Instant),
-    /// It goes on.
+    /// It continues.
     Open,
     /// It must end.
     Over,
@@ -139,7 +139,7 @@ impl Connections {
         }
     }
 
-    /// Whether a connection may go on.
+    /// Whether a connection may continue.
     pub fn lifetime(&self, id: Id, now: Instant) -> Lifetime {
         let Some(connection) = self.open.get(&id).filter(|c| !c.shed) else { return Lifetime::Over };
         match self.patience.of(connection.phase) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_never_asked_gives_way_first_and_one_that_is_answered_never() {
+    fn the_one_that_never_asked_is_closed_first_and_one_that_is_answered_never() {
         let (mut connections, start) = (Connections::new(Patience::default()), Instant::now());
         let ids: Vec<_> = (0..6).map(|second| connections.add(at(start, second)).0).collect();
         connections.enter(ids[0], Phase::Answering, at(start, 6));
@@ -263,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_most_for_longest_gives_way_and_no_more_of_them_than_needed() {
+    fn what_holds_most_for_longest_is_closed_and_no_more_of_them_than_needed() {
         let start = Instant::now();
         let (mut connections, ids) =
             receiving(start, &[(0, 4_000), (1, 6 << 20), (2, 6 << 20), (2, 3 << 20), (3, 0)]);
         assert!(connections.make_room(ids[4], 1_000, at(start, 3)));
         assert_eq!(over(&connections, &ids, at(start, 3)), [1]);
-        assert!(connections.make_room(ids[4], 1_000, at(start, 3)), "what gives way already is room");
+        assert!(connections.make_room(ids[4], 1_000, at(start, 3)), "what is being closed already is room");
         assert_eq!(over(&connections, &ids, at(start, 3)), [1]);
         connections.remove(ids[1]);
         assert!(connections.make_room(ids[4], 7 << 20, at(start, 3)));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_has_its_time_and_a_change_begins_it_anew() {
+    fn each_phase_has_its_time_and_a_change_begins_it_again() {
         let patience = Patience::default();
         let (mut connections, start) = (Connections::new(patience), Instant::now());
         let (id, news) = connections.add(start);

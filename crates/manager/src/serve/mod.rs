@@ -46,7 +46,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The pause after the system refused a connection: it has no descriptor left, or no memory.
 const REFUSED: Duration = Duration::from_millis(50);
 
-/// The TLS configuration of a server, exchangeable while it runs: each connection reads it anew.
+/// The TLS configuration of a server, exchangeable while it runs: each connection reads it again.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<ArcSwap<ServerConfig>>);
 
@@ -152,7 +152,7 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router, boun
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(why) => {
-                warn!(%why, "a connection could not be taken");
+                warn!(%why, "a connection could not be accepted");
                 connections.lock().unwrap_or_else(PoisonError::into_inner).shed(Instant::now());
                 tokio::time::sleep(REFUSED).await;
                 continue;
@@ -217,7 +217,7 @@ async fn connection(
     };
     tokio::select! {
         () = talk => {}
-        () = leaving.0.over() => debug!(%from, "a connection took too long, or gave way to another"),
+        () = leaving.0.over() => debug!(%from, "a connection took too long, or was closed in favour of another"),
     }
 }
 

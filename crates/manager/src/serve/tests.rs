@@ -69,7 +69,7 @@ async fn connections_that_say_nothing_keep_no_others_out() {
     for _ in 0..3 {
         assert!(said(&mut connect(address).await, ASK).await.ends_with("hello"));
     }
-    // The first ones gave way.
+    // The first ones were closed.
     assert_eq!(said(&mut silent[0], b"").await, "");
 }
 
@@ -85,13 +85,13 @@ async fn a_connection_that_was_of_use_outlives_those_that_were_not() {
     for _ in 0..50 {
         silent.push(connect(address).await);
     }
-    assert_eq!(said(&mut silent[48], b"").await, "", "the one before the last gave way to it");
+    assert_eq!(said(&mut silent[48], b"").await, "", "the one before the last was closed for it");
     used.write_all(ask).await.unwrap();
     assert!(used.read(&mut answer).await.unwrap() > 0);
 }
 
 #[tokio::test]
-async fn what_is_being_answered_never_gives_way_and_never_more_than_so_many_at_once() {
+async fn what_is_being_answered_is_never_closed_and_never_more_than_the_limit_at_once() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counts, open) = ((Arc::clone(&now), Arc::clone(&most)), Arc::new(Semaphore::new(0)));
     let gate = Arc::clone(&open);

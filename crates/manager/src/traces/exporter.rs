@@ -144,7 +144,7 @@ impl Exporter {
         }
         self.tally.count(SENT, count - refused);
         self.tally.count(REJECTED, refused);
-        let why = format!("{} took back {} spans: {}", self.collector.place(), rejected.spans, rejected.why);
+        let why = format!("{} rejected {} spans: {}", self.collector.place(), rejected.spans, rejected.why);
         self.tally.say(&why);
     }
 

@@ -1,4 +1,4 @@
-//! Traces of admissions (OpenTelemetry): what an attempt to admit a Workload spent its time with, from the queue to ready pods.
+//! Traces of admissions (OpenTelemetry): how an attempt to admit a Workload spent its time, from the queue to ready pods.
 //!
 //! The engine reports what it sees and decides; the task here keeps the attempts in progress, in bounded memory, and makes the spans of an attempt
 //! when it is over; another task sends them. Every replica follows the attempts, and the leader sends, so that a change of the leader loses next to
@@ -68,7 +68,7 @@ impl Traces {
         if self.sampling.trace(&step.uid, step.attempt).is_some()
             && self.steps.try_send((step, took, leading)).is_err()
         {
-            self.tally.lost(1, &"steps come faster than they can be looked at");
+            self.tally.lost(1, &"steps come faster than they can be processed");
         }
     }
 }

@@ -219,7 +219,7 @@ fn where_pods_are_not_waited_for_the_start_of_the_job_is_the_end() {
 }
 
 #[test]
-fn a_reservation_that_is_taken_back_begins_anew_in_the_same_attempt() {
+fn a_reservation_that_is_taken_back_begins_again_in_the_same_attempt() {
     let mut steps = whole_attempt();
     let rest = steps.split_off(1);
     steps.push(step(1_000, Step::Decided { cycle: 1, heads: 1, considered: String::new() }));

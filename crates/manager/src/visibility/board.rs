@@ -140,7 +140,7 @@ impl Board {
         }
         for (local, target) in moves.local_queues {
             if let Some(target) = target {
-                // Its usage may have been told before it.
+                // Its usage may have been reported before it.
                 if self.usages.contains_key(&local) {
                     self.note_change(&target);
                 }

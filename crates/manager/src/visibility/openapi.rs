@@ -23,7 +23,7 @@ fn schemas((group, version): (&str, &str), prefix: &str, journal: bool) -> Map<S
         let name = definition(group, version, resource.kind);
         let described = match resource.kind {
             EXPLANATION => Some("Why a Workload waits, and what would let it start."),
-            WHAT_IF => Some("What a change of a job would do, beside what happens without it."),
+            WHAT_IF => Some("What a change of a job would do, compared with the job as it is."),
             JOURNAL => Some("Lines of the journal: what was decided, and why."),
             _ => None,
         };
@@ -115,14 +115,15 @@ fn parameters(resource: &Resource) -> Vec<Parameter> {
     let query = Parameter::of_query;
     match resource.kind {
         SUMMARY => {
-            let most = format!("How many to return at most ({DEFAULT_LIMIT}; {MAX_LIMIT} and no more).");
+            let most =
+                format!("The maximum number to return (default {DEFAULT_LIMIT}, at most {MAX_LIMIT}).");
             all.extend([
-                query("offset", "integer", "How many to skip (0)."),
+                query("offset", "integer", "The number to skip (default 0)."),
                 query("limit", "integer", &most),
             ]);
         }
         JOURNAL => {
-            let most = format!("How many lines to return at most ({MOST_LINES}, and no more).");
+            let most = format!("The maximum number of lines to return (default and at most {MOST_LINES}).");
             all.extend([
                 query("since", "string", "Lines from this time on, as in RFC 3339; all."),
                 query("limit", "integer", &most),
@@ -134,7 +135,7 @@ fn parameters(resource: &Resource) -> Vec<Parameter> {
                 query(
                     "kind",
                     "string",
-                    "What the name is one of: workload, or a kind of jobs; a Workload comes first.",
+                    "The kind of the name: workload or a job kind; without it a Workload is preferred.",
                 ),
                 query("output", "string", "json, text or both (json)."),
                 query(

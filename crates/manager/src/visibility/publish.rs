@@ -66,7 +66,7 @@ impl Published {
 
 /// Follows the engine until stopped. `news` is notified when something changed.
 pub async fn publish(engine: Handle<Engine>, news: Arc<Notify>, published: Arc<Published>, mut stop: Stop) {
-    // A new board, after the engine was built anew; the previous one is shown until it is complete.
+    // A new board, after the engine was rebuilt; the previous one is shown until it is complete.
     let mut filling: Option<Board> = None;
     loop {
         let asked = engine.ask(|engine: &mut Engine| engine.take_moves(AT_ONCE));
@@ -75,7 +75,7 @@ pub async fn publish(engine: Handle<Engine>, news: Arc<Notify>, published: Arc<P
             moves = asked => moves,
         };
         let Some(moves) = moves else { return };
-        if moves.anew {
+        if moves.rebuilt {
             filling = Some(Board::default());
         }
         let (synced, more) = (moves.synced, moves.more);

@@ -44,7 +44,7 @@ impl Refusal {
         }
     }
 
-    /// The `reason` that clients tell errors apart by.
+    /// The `reason` by which clients distinguish errors.
     fn reason(&self) -> &'static str {
         match self.code().as_u16() {
             400 => "BadRequest",

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 /// The pauses after failures in a row: an API server that is back should not wait long for us.
 const PAUSES: Backoff = Backoff::millis(400, 5_000);
-/// A watch that is answered after so many failures in a row shows that the API server is back. One that just breaks now and then shows nothing.
+/// A watch that is answered after this number of failures in a row shows that the API server is back. One that just breaks now and then shows nothing.
 const OUTAGE: u32 = 2;
 
 /// What all watches share: how long they pause, and that one of them is answered again. What kept it away may have kept them all.
@@ -50,7 +50,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// The API server has answered: failures start anew.
+    /// The API server has answered: failures start again.
     pub fn report(&self) {
         if self.in_a_row.swap(0, Ordering::Relaxed) >= OUTAGE {
             self.pauses.returns.send_replace(());
@@ -110,7 +110,7 @@ mod tests {
     const LONGER: Backoff = Backoff::millis(1, 36_000_000);
 
     #[tokio::test]
-    async fn each_answer_begins_the_pauses_anew() {
+    async fn each_answer_begins_the_pauses_again() {
         let mut failures = Failures::new(&Pauses::of(LONGER));
         let answered = failures.answered();
         for complaints in 1..60 {

@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(Object::Workload(Box::new(again)), answer);
     }
 
-    /// A Job of so many entries of managed fields, as the API server has it.
+    /// A Job of `managed` entries of managed fields, as the API server has it.
     fn batch_job(managed: usize) -> Value {
         let entry = json!({"manager": "m", "operation": "Update", "apiVersion": "batch/v1", "time": "2026-01-01T00:00:00Z",
             "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:suspend": {}}}});

@@ -152,7 +152,7 @@ fn without_templates(view: &JobView) -> JobView {
     copy
 }
 
-/// Whether a copy of a job is worth its room. Jobs that are more than their object are put together anew each time.
+/// Whether a copy of a job is worth its room. Jobs that are more than their object are put together again each time.
 fn is_small_job(view: &JobView) -> bool {
     let integration = view.job.kind.integration();
     let is_one_object = !integration.of_pods && !view.job.kind.has_groups() && !view.job.kind.gathers_pods();

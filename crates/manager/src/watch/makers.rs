@@ -36,7 +36,7 @@ pub async fn watch(
     let path = Kind::Pod.collection("v1", None);
     let mut failures = Failures::new(&pauses);
     let answered = failures.answered();
-    let mut source = Source::new(client, &path, selector).telling(move || answered.report());
+    let mut source = Source::new(client, &path, selector).on_sign_of_life(move || answered.report());
     let mut present = BTreeSet::new();
     loop {
         let event = tokio::select! {
@@ -52,7 +52,7 @@ pub async fn watch(
             }
             Err(error) => {
                 if failures.failed() <= 2 && !error.is_desync() {
-                    warn!(labels, error = %Chain(&error), "the watch of pods that make others failed; it goes on by itself");
+                    warn!(labels, error = %Chain(&error), "the watch of pods that make others failed; it is retried");
                 }
                 tokio::select! {
                     () = failures.pause() => {}
@@ -107,7 +107,7 @@ mod tests {
                     "name": "pi", "uid": "u", "controller": true}]}}))
         };
         let mut present = BTreeSet::new();
-        let mut tell = |events: Vec<Event>| {
+        let mut read = |events: Vec<Event>| {
             for event in events {
                 take_in(event, &facts, &mut present);
             }
@@ -125,13 +125,13 @@ mod tests {
             Event::InitApply(pod("b", "2")),
             Event::InitDone(9),
         ];
-        assert_eq!(tell(listed.into()), [of("a", "1"), of("b", "2")]);
+        assert_eq!(read(listed.into()), [of("a", "1"), of("b", "2")]);
         assert_eq!(
-            tell(vec![Event::Apply(pod("c", "3")), Event::Delete(pod("a", "1"))]),
+            read(vec![Event::Apply(pod("c", "3")), Event::Delete(pod("a", "1"))]),
             [of("b", "2"), of("c", "3")]
         );
-        let anew = [Event::Init, Event::InitApply(pod("c", "4")), Event::InitDone(9)];
-        assert_eq!(tell(anew.into()), [of("c", "4")]);
+        let again = [Event::Init, Event::InitApply(pod("c", "4")), Event::InitDone(9)];
+        assert_eq!(read(again.into()), [of("c", "4")]);
         let maker = &facts.now().makers[&of("ns", "c")];
         assert_eq!(maker.job, Some((JobKind::SPARK_APPLICATION, "u".to_owned())));
     }

@@ -284,7 +284,7 @@ mod tests {
     fn a_job_that_waits_for_pods_asks_for_them_once_a_node_was_lost() {
         assert_eq!(needed([job(0, 2), node("True"), node("Unknown")]), [false, false, true]);
         assert_eq!(needed([node("False"), job(2, 0), job(0, 0), job(0, 1)]), [false, false, false, true]);
-        // A terminating pod that goes on beside its replacement.
+        // A terminating pod that continues beside its replacement.
         assert_eq!(needed([node("False"), job(1, 0), job(1, 1)]), [false, false, true]);
         assert_eq!(needed([gone(Kind::Workload), job(0, 2), gone(Kind::Node)]), [false, false, true]);
     }

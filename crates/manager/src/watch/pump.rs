@@ -49,7 +49,7 @@ pub struct Shared {
     pub sync: Arc<SyncTracker>,
     /// How long failed watches pause.
     pub pauses: Pauses,
-    /// Changes when everything must be listed anew.
+    /// Changes when everything must be listed again.
     pub epoch: watch::Receiver<u64>,
     /// Asks for lists of our own kinds and of jobs.
     pub lists: Lists,
@@ -123,7 +123,7 @@ pub async fn pump<K: Watched>(client: Client, kind: Kind, optional: bool, mut sh
     }
 }
 
-/// Runs one watch; returns when it must begin anew.
+/// Runs one watch; returns when it must begin again.
 async fn run<K: Watched>(
     client: &Client,
     kind: Kind,
@@ -134,7 +134,7 @@ async fn run<K: Watched>(
     let source = Source::new(client.clone(), &kind.collection(K::version(kind), None), shared.selector);
     let mut failures = Failures::new(&shared.pauses);
     let (sync, answered) = (Arc::clone(&shared.sync), failures.answered());
-    let mut source = source.telling(move || {
+    let mut source = source.on_sign_of_life(move || {
         sync.heard(kind);
         answered.report();
     });
@@ -169,7 +169,7 @@ async fn run<K: Watched>(
     }
 }
 
-/// Waits until a watch is to end, or, when it gives nothing, to begin anew.
+/// Waits until a watch is to end, or, when it gives nothing, to begin again.
 async fn ended(kind: Kind, shared: &mut Shared) -> Option<Ended> {
     tokio::select! {
         changed = shared.epoch.changed() => changed.is_err().then_some(Ended::Stopped),
@@ -224,7 +224,7 @@ async fn apply<K: Watched>(seen: &Seen, found: &ObjectRef, shared: &Shared) {
     match read {
         Ok(Ok((object, document))) => (shared.sink)(Feed::Input(Input::Applied(object), document), place),
         Ok(Err(why)) => {
-            warn!(object = %found, %why, "malformed object: what was known of it stays in force");
+            warn!(object = %found, %why, "malformed object: the last valid version stays in force");
         }
         Err(panic) => (shared.sink)(Feed::Poison(found.clone(), panic), place),
     }
@@ -237,7 +237,7 @@ fn reference(meta: &Meta, kind: Kind) -> ObjectRef {
 /// Loud at first, then about once a minute.
 fn complain(kind: Kind, error: &Error, failures: u32) {
     if !error.is_desync() && (failures <= 2 || failures.is_multiple_of(12)) {
-        warn!(kind = kind.plural(), failures, error = %Chain(error), "the watch failed; it goes on by itself");
+        warn!(kind = kind.plural(), failures, error = %Chain(error), "the watch failed; it is retried");
     } else {
         debug!(kind = kind.plural(), failures, error = %Chain(error), "the watch failed");
     }

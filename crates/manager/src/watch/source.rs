@@ -205,7 +205,7 @@ struct Watch {
     lines: Lines,
     /// When it began, until something came.
     silent_since: Option<Instant>,
-    /// Whether the API server tells how far it is.
+    /// Whether the API server sends bookmarks.
     bookmarks: bool,
 }
 
@@ -243,9 +243,9 @@ impl Source {
         Self { client, alive, request, selector, state: SourceState::Empty, silence, refusals: 0 }
     }
 
-    /// Has a sign of life told whenever a watch begins, goes on or brings anything.
+    /// Calls `alive` whenever a watch begins, continues or delivers.
     #[must_use]
-    pub fn telling(mut self, alive: impl Fn() + Send + 'static) -> Self {
+    pub fn on_sign_of_life(mut self, alive: impl Fn() + Send + 'static) -> Self {
         self.alive = Box::new(alive);
         self
     }
@@ -336,7 +336,7 @@ impl Source {
         }
     }
 
-    /// The watch goes on.
+    /// The watch continues.
     fn go_on(&mut self, state: SourceState) {
         (self.state, self.refusals) = (state, 0);
     }

@@ -95,13 +95,13 @@ impl SyncTracker {
     }
 
     /// Whether the engine of this epoch still has to learn that a kind that does not exist has no objects. Returns true once.
-    pub fn tells_absent(&self, kind: Kind) -> bool {
+    pub fn reports_absent(&self, kind: Kind) -> bool {
         let epoch = self.locked().0;
-        let mut told = self.2.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(kind, epoch) != Some(epoch)
+        let mut reported = self.2.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.insert(kind, epoch) != Some(epoch)
     }
 
-    /// The engine was built anew: everything that exists must be listed again.
+    /// The engine was rebuilt: everything that exists must be listed again.
     pub fn restart(&self, epoch: u64) {
         let (current, kinds) = &mut *self.locked();
         *current = epoch;
@@ -267,10 +267,10 @@ mod tests {
     #[test]
     fn each_engine_learns_once_of_a_kind_that_does_not_exist() {
         let tracker = SyncTracker::new([Kind::Node]);
-        let told = || [Kind::Node, Kind::Node, Kind::Workload].map(|kind| tracker.tells_absent(kind));
-        assert_eq!(told(), [true, false, true]);
+        let reported = || [Kind::Node, Kind::Node, Kind::Workload].map(|kind| tracker.reports_absent(kind));
+        assert_eq!(reported(), [true, false, true]);
         tracker.restart(1);
-        assert_eq!(told(), [true, false, true]);
+        assert_eq!(reported(), [true, false, true]);
     }
 
     #[test]

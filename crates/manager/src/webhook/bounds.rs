@@ -464,7 +464,7 @@ mod tests {
         let large = async |until| bounds.turn(b"{}", MAX_ANSWER, until).await;
         let turns = [large(later).await.unwrap(), large(later).await.unwrap()];
         assert_eq!(large(now).await.unwrap_err(), Refusal::Busy);
-        assert!(bounds.turn(b"{}", 0, now).await.is_ok(), "what has a short answer goes on");
+        assert!(bounds.turn(b"{}", 0, now).await.is_ok(), "what has a short answer continues");
         drop(turns);
         assert!(large(later).await.is_ok());
     }

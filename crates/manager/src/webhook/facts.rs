@@ -26,7 +26,7 @@ pub struct Facts {
     pub owners: BTreeMap<(JobKind, String, String), Owner>,
     /// Jobs with an admitted Workload, where pods are queued themselves.
     pub admitted: Admitted,
-    /// Pods that make others, by namespace and name, where these tell their jobs by a label.
+    /// Pods that make others, by namespace and name, where these are labelled with their jobs.
     pub makers: BTreeMap<(String, String), Maker>,
 }
 

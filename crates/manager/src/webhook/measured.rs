@@ -31,8 +31,8 @@ impl<R: Reviewer> Reviewer for Measured<R> {
         self.reviewer.has(path)
     }
 
-    fn most(&self, path: &str) -> usize {
-        self.reviewer.most(path)
+    fn max_answer(&self, path: &str) -> usize {
+        self.reviewer.max_answer(path)
     }
 
     fn reads_heads(&self, path: &str) -> bool {
@@ -65,7 +65,7 @@ mod tests {
             path != "/nope"
         }
 
-        fn most(&self, _: &str) -> usize {
+        fn max_answer(&self, _: &str) -> usize {
             7
         }
 
@@ -93,7 +93,7 @@ mod tests {
         assert!(measured.has("/convert") && !measured.has("/nope"));
         assert!(measured.reads_heads("/validate-a") && !measured.reads_heads("/convert"));
         assert_eq!(
-            (measured.most("/convert"), measured.turned_away("/a", b"head", Refusal::Busy)),
+            (measured.max_answer("/convert"), measured.turned_away("/a", b"head", Refusal::Busy)),
             (7, Some(b"head".to_vec()))
         );
         let text = registry.text();

@@ -249,7 +249,7 @@ impl Facts {
     /// nothing else controls it, or if a pod of the job made it. A waiting job has no reason to have pods.
     pub fn knows_pod(&self, rules: Rules<'_>, namespace: &str, pod: &Value) -> bool {
         let metadata = &pod["metadata"];
-        let by_label = rules.kinds.iter().filter(|kind| kind.integration().pods_tell_by_label);
+        let by_label = rules.kinds.iter().filter(|kind| kind.integration().pods_are_labelled);
         by_label.copied().any(|kind| {
             let label = kind.integration().pod_label.unwrap_or_default();
             let Some(job) = metadata["labels"][label].as_str() else { return false };

@@ -103,7 +103,7 @@ pub fn answer(uid: &str, verdict: Verdict) -> Result<Vec<u8>, serde_json::Error>
                 Refusal::Incomplete | Refusal::Unreadable => (400, "BadRequest"),
                 Refusal::Failed => (500, "InternalError"),
             };
-            let message = format!("{why}: it is to be queued, and cannot be let in without a review");
+            let message = format!("{why}: it must be queued, and cannot be accepted without a review");
             response.status = Some(Status { code, reason, message });
         }
     }

@@ -191,7 +191,7 @@ impl Reviewers {
     }
 
     /// Whether the job belongs to a managed job, and so is not managed twice. An owner that was not seen may be made up: until it is seen, the job is
-    /// a job like any other, and its real owner resumes it, or makes it anew.
+    /// a job like any other, and its real owner resumes it, or makes it again.
     fn has_managed_owner(&self, kind: JobKind, request: &Request, facts: &Facts) -> bool {
         let rules = self.rules(&request.namespace, facts);
         let of_pods = kind.integration().of_pods;
@@ -204,7 +204,7 @@ impl Reviewers {
         }
         let Some(owner) = ControllerName::of(&request.object) else { return false };
         let Some(above) = owner_kind(&request.object, &self.external) else { return false };
-        if of_pods && above.integration().pods_tell_by_label {
+        if of_pods && above.integration().pods_are_labelled {
             // Then it does not belong to its pods.
             return false;
         }
@@ -265,7 +265,7 @@ impl Reviewer for Reviewers {
         path == CONVERT || self.job_hooks.contains_key(path) || WEBHOOKS.iter().any(|hook| hook.path == path)
     }
 
-    fn most(&self, path: &str) -> usize {
+    fn max_answer(&self, path: &str) -> usize {
         if path == CONVERT { MAX_ANSWER } else { 0 }
     }
 

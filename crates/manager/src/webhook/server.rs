@@ -22,7 +22,7 @@ pub trait Reviewer: Send + Sync + 'static {
     /// Whether reviews are posted to this path.
     fn has(&self, path: &str) -> bool;
     /// How many bytes an answer on this path may have beyond those of the review.
-    fn most(&self, path: &str) -> usize;
+    fn max_answer(&self, path: &str) -> usize;
     /// Whether [`Reviewer::turned_away`] may answer on this path.
     fn reads_heads(&self, path: &str) -> bool;
     /// The answer to a review that is not decoded, from its `head`: the part that was read. `None` if the failure of the webhook is answer enough; if
@@ -91,7 +91,7 @@ async fn reviewed(
 ) -> Result<Response, Unread> {
     let heads = shared.reviewer.reads_heads(path);
     let (body, mut granted) = shared.bounds.read(body, entry, heads, until).await?;
-    let turn = match shared.bounds.turn(&body, shared.reviewer.most(path), until).await {
+    let turn = match shared.bounds.turn(&body, shared.reviewer.max_answer(path), until).await {
         Ok(turn) => turn,
         Err(why) => return Err(Unread::whole(why, Arc::new(body), granted)),
     };

@@ -160,7 +160,7 @@ fn by_controller(items: &[Item]) -> PodsBelow<&str> {
     PodsBelow::new(items.iter().map(|item| (&*item.metadata.uid, item.metadata.controller.as_deref())))
 }
 
-/// Looks for the pods of these, and those below them, and does with those that go on what is wanted. Nothing if there are none.
+/// Looks for the pods of these, and those below them, and does with those that continue what is wanted. Nothing if there are none.
 pub async fn end(
     sending: &Sending,
     job: &ObjectRef,

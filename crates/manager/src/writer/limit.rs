@@ -69,7 +69,7 @@ impl Limit {
         }
     }
 
-    /// The server refused a request because it has too many. Of several at once the first counts; a server that goes on refusing gets fewer and fewer
+    /// The server refused a request because it has too many. Of several at once the first counts; a server that continues refusing gets fewer and fewer
     /// requests, even if it answers none.
     pub fn refused(&mut self, now: Instant) {
         self.refused = true;

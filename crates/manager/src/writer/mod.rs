@@ -60,7 +60,7 @@ pub type Poison = Arc<dyn Fn(ObjectRef, String) + Send + Sync>;
 /// The engine learns the number of waiting writes in steps of this size.
 const BACKLOG_STEP: usize = 16;
 
-/// Tells the engine how many writes wait to be sent.
+/// Reports to the engine how many writes wait to be sent.
 pub type Backlog = Arc<dyn Fn(WaitingWrites) + Send + Sync>;
 
 /// Learns of a write that was carried out, or was not: how long it took, and what came of it.
@@ -140,7 +140,7 @@ impl Writer {
         let _ = self.queue.send(Order::Abandon);
     }
 
-    /// The engine was built anew: writes of the previous one are not sent any more. Requests in progress are waited for, because the new engine does
+    /// The engine was rebuilt: writes of the previous one are not sent any more. Requests in progress are waited for, because the new engine does
     /// not know them; then `then` is called.
     pub fn rebuilt(&self, generation: u64, then: impl FnOnce() + Send + 'static) {
         let _ = self.queue.send(Order::Rebuilt(generation, Box::new(then)));
@@ -264,7 +264,7 @@ async fn pool(
             let meter = Arc::clone(&answering.meter);
             #[expect(
                 clippy::disallowed_methods,
-                reason = "it is joined below, and a panic of it goes on there"
+                reason = "it is joined below, and a panic of it continues there"
             )]
             running.spawn(async move {
                 let began = Instant::now();
@@ -377,7 +377,7 @@ async fn carry_out(
         Err(WriteError::Conflict(why) | WriteError::NotFound(why)) => {
             debug!(object = %object, purpose = ?request.purpose, ms, %why, "not written");
         }
-        Err(WriteError::Withdrawn) => debug!(object = %object, "the engine was built anew"),
+        Err(WriteError::Withdrawn) => debug!(object = %object, "the engine was rebuilt"),
         Err(why @ (WriteError::PodsLeft { .. } | WriteError::PodsRemain(_))) => {
             debug!(object = %object, %why, "looked for pods");
         }

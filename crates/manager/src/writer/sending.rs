@@ -170,7 +170,7 @@ impl Sending {
     ///
     /// # Errors
     ///
-    /// If the engine was built anew.
+    /// If the engine was rebuilt.
     pub async fn large_answer(&self) -> Result<SemaphorePermit<'_>, WriteError> {
         let _in_turn = self.server.traffic.wait_in_turn();
         tokio::select! {
@@ -238,7 +238,7 @@ impl Sending {
 
     /// Waits until the next request may go.
     async fn turn(&self) {
-        // The pool took the first token before it chose this write: what waits for a token there gives way to what is more important.
+        // The pool took the first token before it chose this write: what waits for a token there waits for what is more important, too.
         if !self.is_first.swap(false, Ordering::Relaxed) {
             let wait = self.pace.take(Instant::now());
             if !wait.is_zero() {
@@ -250,7 +250,7 @@ impl Sending {
 }
 
 /// Sends a request until the outcome is final, with a few retries; each time only while this process certainly leads. A request that waits for that
-/// is dropped when the lease is lost, or the engine was built anew. One that takes long is sent once: other writes need its slot, and the engine
+/// is dropped when the lease is lost, or the engine was rebuilt. One that takes long is sent once: other writes need its slot, and the engine
 /// requests it again later.
 ///
 /// An attempt without an answer may have been carried out nevertheless. If a later one is refused, for instance by an API server that has just

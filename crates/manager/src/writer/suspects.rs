@@ -16,8 +16,8 @@ const MOST: usize = 4096;
 /// For how long after a failure requests are given up soon: doubled with each further failure.
 const CAUTION: Backoff = Backoff::seconds(15, 300);
 
-/// The objects of a kind in a namespace: what a webhook of a tenant's is asked about. What is done in a namespace itself, such as with pods that jobs left
-/// behind, is that tenant's, too.
+/// The objects of a kind in a namespace: the objects that a tenant's webhook reviews. Operations on a namespace itself, such as on pods that jobs left
+/// behind, are that tenant's, too.
 pub type Group = (Kind, Arc<str>);
 
 impl Key for ObjectRef {
@@ -217,7 +217,7 @@ mod tests {
         suspects.learn(&a, request(now, Outcome::Soon), Patience::Again, now);
         assert_eq!((suspects.contains(&a), suspects.answered(&a)), (false, Some(now)));
         suspects.learn(&a, request(now, Outcome::Hung), Patience::Usual, now);
-        assert_eq!(suspects.patience(&a, now + SECOND * 15), Patience::Again, "it begins anew");
+        assert_eq!(suspects.patience(&a, now + SECOND * 15), Patience::Again, "it begins again");
     }
 
     #[test]

@@ -133,7 +133,7 @@ async fn a_conflict_after_an_attempt_without_an_answer_may_be_with_that_attempt(
     assert!(matches!(outcome(&[504, 429, 409]).await, WriteError::Transient(_)));
 }
 
-/// Lets all tasks go on until each of them waits for something: they share this thread, and the stand-in answers without a network.
+/// Lets all tasks continue until each of them waits for something: they share this thread, and the stand-in answers without a network.
 async fn settled() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
@@ -299,7 +299,7 @@ async fn writes_that_hang_leave_places_to_others() {
 }
 
 #[tokio::test]
-async fn an_engine_that_was_built_anew_waits_for_what_is_under_way_and_nothing_of_the_one_before_is_sent() {
+async fn an_engine_that_was_rebuilt_waits_for_what_is_under_way_and_nothing_of_the_one_before_is_sent() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let sent: Seen<String> = Arc::default();
     let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));

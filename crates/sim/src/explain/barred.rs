@@ -31,7 +31,7 @@ impl<'a> AsRead<'a> {
     /// not seen there.
     pub fn why_not(&self, key: &WorkloadKey, at_once: bool) -> Option<String> {
         let Some(workload) = self.workload(key) else {
-            return Some("it is not there any more, or is being deleted".to_owned());
+            return Some("it no longer exists, or is being deleted".to_owned());
         };
         let found = deleted::own(workload).into_iter();
         let local = text(&workload["spec"]["queueName"]);

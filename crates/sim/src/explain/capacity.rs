@@ -67,7 +67,7 @@ pub(super) fn short(
             "it lost its nodes at {at}, and waits for others since then; it goes first in its ClusterQueue"
         ),
         Since::Waits(at) => format!("it waits since {at}"),
-        Since::Unknown => "it has not waited long enough for its status to say since when".to_owned(),
+        Since::Unknown => "its status does not say since when it waits: it began a moment ago".to_owned(),
     });
     finding.details.extend(nodes_of(around, flavor));
     with_helps(finding, around.view, flavor)

@@ -73,7 +73,7 @@ fn about(code: Code, check: &Check, what: &str) -> Finding {
         finding = finding.detail(format!("it asked for {} retries so far", check.retries));
     }
     if let Some(seconds) = check.retry_after_seconds {
-        finding = finding.detail(format!("it asks to be tried again after {seconds} s"));
+        finding = finding.detail(format!("it asks for a retry after {seconds} s"));
     }
     finding.details.extend(check.provider.iter().cloned());
     finding
@@ -115,8 +115,8 @@ fn rejected(check: &Check, workload: &Value, state: State) -> Finding {
     let inactive = workload["spec"]["active"] == false;
     let then = match (inactive, state) {
         (true, State::Stopping) => "it is deactivated, and gives its quota back once its pods are gone",
-        (true, _) => "it is deactivated, and not tried again by itself",
-        (false, _) => "the manager deactivates it, so that it is not tried again by itself",
+        (true, _) => "it is deactivated; it is not retried until you activate it",
+        (false, _) => "the manager deactivates it; it is not retried until you activate it",
     };
     let help = format!(
         "correct what the check {} reports, and activate the Workload then: its checks start again when it next gets quota",

@@ -17,7 +17,8 @@ pub(super) fn is(object: &Value) -> bool {
 
 /// The finding that a Workload or its job is being deleted.
 pub(super) fn own(object: &Value) -> Option<Finding> {
-    let help = "the programs that set these finalizers must remove them: until then it exists, and nothing of it is started";
+    let help =
+        "the programs that set these finalizers must remove them. Until then it exists, but does not start";
     finding(Code::BeingDeleted, object, "", help)
 }
 
@@ -37,7 +38,7 @@ fn held(object: &Value) -> String {
     let all: Vec<&str> = lists.into_iter().filter_map(Value::as_array).flatten().map(text).collect();
     let few = all.iter().take(MOST_LISTED).copied().collect::<Vec<_>>().join(", ");
     match all.len() {
-        0 => "no finalizer holds it: it is gone soon".to_owned(),
+        0 => "no finalizer holds it; it will be gone soon".to_owned(),
         count if count > MOST_LISTED => {
             format!("held by the finalizers {few} and {} more", count - MOST_LISTED)
         }
@@ -49,9 +50,9 @@ fn held(object: &Value) -> String {
 pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Option<&Value>) -> Vec<Finding> {
     let mut found = Vec::new();
     let none = ": nothing is admitted through it";
-    let other = "name another queue, or make it anew once it is gone";
+    let other = "name another queue, or create it again once it is gone";
     if let Some(object) = view.cluster(Kind::Namespace, namespace) {
-        let more = ": no pods are made in it any more";
+        let more = ": no new pods can be created in it";
         found.extend(finding(Code::NamespaceTerminating, object, more, "use another namespace"));
     }
     found.extend(finding(Code::LocalQueueTerminating, local, none, other));
@@ -64,7 +65,7 @@ pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Opt
     }
     for cohort in cohorts(view, text(&queue["spec"]["cohortName"])) {
         let help =
-            "name another Cohort, or make it anew: once it is gone, its own quota and its parent are gone";
+            "name another Cohort, or create it again: once it is gone, its own quota and its parent are gone";
         found.extend(finding(Code::CohortTerminating, cohort, goes_on, help));
     }
     found

@@ -99,31 +99,31 @@ pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Ve
     let all_events = Event::all(events);
     let said = all_events.iter().map(|event| (event.condition(), event.at)).collect::<Vec<_>>();
     let known = conditions.iter().map(|c| (Some((&*c.type_, &*c.status)), c.last_transition_time.0));
-    let told = are_told(&said, &known.collect::<Vec<_>>(), |what| *what == Some(WAITS));
+    let reported = are_reported(&said, &known.collect::<Vec<_>>(), |what| *what == Some(WAITS));
     let shown = |event: &Event| all || event.reason != NAMES_OTHERS;
-    let left = all_events.iter().zip(told).filter(|(event, told)| !told && shown(event));
+    let left = all_events.iter().zip(reported).filter(|(event, reported)| !reported && shown(event));
     left.map(|(event, _)| (event.at, event.line())).collect()
 }
 
-/// Whether each event, oldest first, says what is `known` with its time: of the same words, nearest in time, and at most five seconds away. What is
-/// known is said by one event, the last of those: an earlier one tells of something before that. What `repeats`, as the reasons for
+/// Whether each event, oldest first, says what is `known` with its time: with the same words, nearest in time, and at most five seconds away. What is
+/// known is said by one event, the last of those: an earlier one reports an earlier change. What `repeats`, as the reasons for
 /// waiting do, may be said by several.
-pub fn are_told<W: PartialEq>(
+pub fn are_reported<W: PartialEq>(
     events: &[(W, Timestamp)],
     known: &[(W, Timestamp)],
     repeats: impl Fn(&W) -> bool,
 ) -> Vec<bool> {
     let mut taken = vec![false; known.len()];
-    let mut told = vec![false; events.len()];
-    for (told, (what, at)) in told.iter_mut().zip(events).rev() {
+    let mut reported = vec![false; events.len()];
+    for (reported, (what, at)) in reported.iter_mut().zip(events).rev() {
         let away = |place: usize| known[place].1.duration_since(*at).abs();
         let free = (0..known.len()).filter(|&place| !taken[place] && known[place].0 == *what);
         if let Some(place) = free.filter(|&place| away(place) <= SAME).min_by_key(|&place| away(place)) {
             taken[place] = !repeats(what);
-            *told = true;
+            *reported = true;
         }
     }
-    told
+    reported
 }
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
             ("reserved", at(30_000)),
         ];
         let known = [("reserved", at(14_000)), ("waiting", at(12_000))];
-        let told = are_told(&events, &known, |what| *what == "waiting");
-        assert_eq!(told, [false, true, true, true, false]);
+        let reported = are_reported(&events, &known, |what| *what == "waiting");
+        assert_eq!(reported, [false, true, true, true, false]);
     }
 }

@@ -62,7 +62,7 @@ pub struct Explained {
     pub forecast: Option<Forecast>,
     /// Why it is not known when it will start.
     pub no_forecast: Option<String>,
-    /// Objects around it that cannot be played, and are left out.
+    /// Objects around it that cannot be simulated, and are left out.
     #[serde(skip_serializing_if = "is_none")]
     pub not_played: usize,
     /// Whether time ran out before everything was tried: then remedies may be missing, and the forecast.

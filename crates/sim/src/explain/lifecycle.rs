@@ -85,7 +85,7 @@ fn inactive(workload: &Value) -> Option<Finding> {
         None => "by a user or another program, which set spec.active to false".to_owned(),
     };
     let help = Help::command(
-        "activate the Workload again, once what led to it is mended",
+        "fix the cause, then activate the Workload again",
         format!("kubectl kueue resume workload {} -n {}", reference.name, reference.namespace),
     );
     let patch = patch_of(&reference, json!({"spec": {"active": true}}));
@@ -111,7 +111,7 @@ fn backing_off(workload: &Value, now: Timestamp) -> Option<Finding> {
     }
     let count = requeue["count"].as_i64().unwrap_or(0);
     let text = format!(
-        "it is tried again at {at}, in {}; it was put back {count} time(s)",
+        "it is retried at {at}, in {}; it was requeued {count} time(s)",
         show(left.saturating_mul(1000))
     );
     Some(Finding::new(Code::BackingOff, text).with(Help::words(format!("wait until {at}"))))

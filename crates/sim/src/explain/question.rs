@@ -51,7 +51,7 @@ pub enum ExplainError {
     /// The world is wrong.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Manifests(Vec<ManifestError>),
-    /// The world cannot go on.
+    /// The world cannot continue.
     #[error(transparent)]
     Simulation(#[from] SimError),
     /// The job does not exist.

@@ -166,7 +166,7 @@ fn missing_cluster_queue(
 ) -> Finding {
     let mut finding = Finding::new(
         Code::ClusterQueueMissing,
-        format!("the ClusterQueue {name}, which the LocalQueue {namespace}/{local} is for, does not exist"),
+        format!("the LocalQueue {namespace}/{local} points to the ClusterQueue {name}, which does not exist"),
     );
     let (all, known) = (view.of_kind(Kind::ClusterQueue), names.known(view, namespace));
     let all = all.iter().map(|(r, _)| &*r.name).filter(|queue| known(queue));
@@ -182,9 +182,9 @@ fn stopped(code: Code, reference: &ObjectRef, object: &Value) -> Finding {
     let policy = text(&object["spec"]["stopPolicy"]);
     let (kind, name) = (reference.kind.as_str(), &reference.name);
     let what = if policy == "HoldAndDrain" {
-        "nothing is admitted, and what was admitted is evicted"
+        "nothing is admitted, and admitted Workloads are evicted"
     } else {
-        "nothing is admitted, and what was admitted goes on"
+        "nothing is admitted, and admitted Workloads continue"
     };
     let place =
         if reference.namespace.is_empty() { String::new() } else { format!(" -n {}", reference.namespace) };
@@ -236,9 +236,9 @@ fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
         finding = finding.detail(format!("{}: {}", text(&status["reason"]), text(&status["message"])));
     }
     for (kind, what, of) in missing {
-        finding = finding
-            .detail(format!("the {kind} {what}{of} does not exist"))
-            .with(Help::words(format!("create the {kind} {what}, or take its name out of what names it")));
+        finding = finding.detail(format!("the {kind} {what}{of} does not exist")).with(Help::words(format!(
+            "create the {kind} {what}, or remove its name from the object that refers to it"
+        )));
     }
     Some(finding)
 }
@@ -254,7 +254,7 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
         let help = Help::words(format!(
             "change the ClusterQueue {name} to select the namespace (namespaceSelector: {{}} selects all)"
         ));
-        let text = format!("the ClusterQueue {name} has no namespaceSelector, and so takes no namespace");
+        let text = format!("the ClusterQueue {name} has no namespaceSelector, so it accepts no namespace");
         return Some(Finding::new(Code::NamespaceNotSelected, text).with(help.patch(patch)));
     };
     if selector_matches(&selector, &labels) {

@@ -46,7 +46,7 @@ impl Explained {
         left_out(&mut lines, self.not_played);
         if self.incomplete {
             lines.add(
-                "not everything could be tried: time ran out, or the world around the job cannot be simulated",
+                "some remedies were not tried: time ran out, or objects around the job cannot be simulated",
             );
         }
         lines.0
@@ -71,7 +71,7 @@ impl Explained {
                 of(&[Effect::Starts, Effect::GetsQuota, Effect::NotEnough]),
             ),
             ("what may help (not tried: time was over):", of(&[Effect::TimeOver])),
-            ("what to do (not tried: it is for people or other programs):", of(&[Effect::Untried])),
+            ("what to do (not tried: only people or other programs can do it):", of(&[Effect::Untried])),
         ] {
             if !remedies.is_empty() {
                 lines.add(title);
@@ -99,7 +99,7 @@ impl WhatIf {
         course(&mut lines, "with the change", &self.after);
         left_out(&mut lines, self.not_played);
         if self.incomplete {
-            lines.add("not everything could be tried: time ran out");
+            lines.add("not everything was tried: time ran out");
         }
         lines.0
     }
@@ -190,7 +190,7 @@ fn start(lines: &mut Lines, forecast: &Forecast) {
         (None, _) => "estimated start: none: no known future event lets it start".to_owned(),
     });
     lines.add(format!(
-        "  an estimate from {} simulated future(s), it starts in {}; {}",
+        "  estimated from {} simulated future(s); it starts in {} of them; {}",
         forecast.futures, forecast.starts, forecast.basis
     ));
 }

@@ -13,17 +13,14 @@ pub(super) fn findings<'a>(unread: impl Iterator<Item = &'a Unread>) -> Vec<Find
     let mut found: Vec<Finding> = Vec::new();
     for Unread { what, why } in unread {
         let (code, about) = match *what {
-            "pods" => (
-                Code::PodsUnread,
-                "pods could not be read, or not all of them: some may be missing from this",
-            ),
-            "events" => (Code::EventsUnread, "the events about it could not be read, or not all of them"),
-            "nodes" => {
-                (Code::NodesUnread, "nodes could not be read, or not all of them: nothing is tried with them")
+            "pods" => (Code::PodsUnread, "not all pods could be read; the answer may lack some"),
+            "events" => {
+                (Code::EventsUnread, "not all events about it could be read; the answer may lack some")
             }
+            "nodes" => (Code::NodesUnread, "not all nodes could be read; nothing is tried with them"),
             _ => (
                 Code::ObjectsUnread,
-                "not everything around it could be read: nothing is tried, and no start is estimated",
+                "not all objects around it could be read; nothing is tried, and no start is estimated",
             ),
         };
         let line = format!("{what}: {why}");
@@ -31,7 +28,7 @@ pub(super) fn findings<'a>(unread: impl Iterator<Item = &'a Unread>) -> Vec<Find
             Some(known) if known.details.contains(&line) || known.details.len() >= MOST_LISTED => {}
             Some(known) => known.details.push(line),
             None => {
-                let help = "ask again; if it stays so, let an administrator see what the manager may read, and how much there is";
+                let help = "ask again; if that does not help, an administrator should check the manager's rights and the number of objects";
                 found.push(Finding::new(code, about).detail(line).with(Help::words(help)));
             }
         }
@@ -56,7 +53,8 @@ impl Question<'_> {
         if !makes || subject.workload.is_none() || is_there {
             return None;
         }
-        let why = format!("the {} cannot be played: its pods may take too much memory", object.kind.as_str());
+        let why =
+            format!("the {} cannot be simulated: its pods may take too much memory", object.kind.as_str());
         Some((object, why))
     }
 

@@ -34,7 +34,7 @@ pub struct WhatIf {
     pub before: Course,
     /// With it.
     pub after: Course,
-    /// Objects around it that cannot be played, and are left out.
+    /// Objects around it that cannot be simulated, and are left out.
     #[serde(skip_serializing_if = "is_none")]
     pub not_played: usize,
     /// Whether time ran out before everything was tried.
@@ -104,7 +104,7 @@ impl Question<'_> {
     /// What a merge patch of the job would do.
     ///
     /// # Errors
-    /// If there is no such job, or its world cannot be played.
+    /// If there is no such job, or its world cannot be simulated.
     pub fn what_if(&self, change: &Value) -> Result<WhatIf, ExplainError> {
         if let Some(why) = self.why_not_tried() {
             return Err(ExplainError::Unread(why));
@@ -219,9 +219,9 @@ impl Question<'_> {
         let explained = self.of_workload(&view, workload, self.live, present.now());
         let mut findings = explained.findings.into_iter();
         let blocked = findings.find(|finding| finding.code.waits_for_action()).map(|finding| finding.text);
-        let refused = self.refused_live(workload).map(|(reason, _)| {
-            format!("the manager refuses it ({reason}), for a reason that cannot be tried here")
-        });
+        let refused = self
+            .refused_live(workload)
+            .map(|(reason, _)| format!("the manager refuses it ({reason}); this cannot be simulated"));
         Waiting { blocked, refused }
     }
 
@@ -359,8 +359,7 @@ impl Question<'_> {
         };
         let before = not_queued(present, read);
         if present.object(job).is_none() {
-            let why =
-                "it is over, is being deleted, or cannot be simulated: what a change does cannot be tried";
+            let why = "it has ended, is being deleted, or cannot be simulated, so the effect of a change is unknown";
             return Ok((
                 before,
                 Course { no_forecast: Some(why.to_owned()), ..Course::stays(State::NotQueued) },

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use sluice_quantity::is_extended;
 use sluice_selector::{
-    Operator, Requirement, Taint, Term, Toleration, TolerationOperator, any_term_holds, labels_hold,
-    puts_up_with,
+    Operator, Requirement, Taint, Term, Toleration, TolerationOperator, any_term_holds, is_tolerated,
+    labels_hold,
 };
 
 use super::template::Amounts;
@@ -33,7 +33,7 @@ pub(crate) fn allowed(pod: &Value, requests: &Amounts, node: Ground<'_>) -> bool
         && node.taints.iter().all(|taint| tolerated(pod, requests, taint))
 }
 
-/// Whether a pod puts up with a taint.
+/// Whether a pod tolerates a taint.
 pub(crate) fn tolerated(pod: &Value, requests: &Amounts, taint: &Value) -> bool {
     let tolerations = pod["tolerations"].as_array().into_iter().flatten().map(|one| Toleration {
         key: text(&one["key"]),
@@ -43,7 +43,7 @@ pub(crate) fn tolerated(pod: &Value, requests: &Amounts, taint: &Value) -> bool 
     });
     let taint =
         Taint { key: text(&taint["key"]), value: text(&taint["value"]), effect: text(&taint["effect"]) };
-    puts_up_with(&taint, tolerations, |key| is_extended(key) && requests.contains_key(key))
+    is_tolerated(&taint, tolerations, |key| is_extended(key) && requests.contains_key(key))
 }
 
 /// Whether one of the terms of the required node affinity holds.

@@ -196,7 +196,7 @@ impl TimelineEvent {
                 format!("by {queue}: {flavors}")
             }
             Self::Preempted { by, reason, message } => {
-                // The name says what the UIDs in the message would, and paths tell where.
+                // The name says what the UIDs in the message would, and paths say where.
                 let paths = message.split_once("; ").map(|(_, paths)| paths).unwrap_or_default();
                 format!("by {}: {reason}; {paths}", by.as_deref().unwrap_or("a workload that is not known"))
             }

@@ -66,7 +66,7 @@ struct Reading {
     record: Record,
     /// When the last reservation of each job began: the first part of it, where it was resized.
     since: BTreeMap<usize, i64>,
-    /// Jobs of whose open hold only a later line tells: they were admitted at some time before.
+    /// Jobs whose open hold is known only from a later line: they were admitted at some time before.
     assumed: BTreeSet<usize>,
     lost: u64,
 }
@@ -244,15 +244,15 @@ impl Reading {
         self.since.get(&index) == Some(&self.record.millis(since))
     }
 
-    /// Quota has been reserved since a time, which may not have been told. `assumed`: if it was not, it is taken for admitted.
+    /// Quota has been reserved since a time, which may not have been recorded. `assumed`: if it was not, it is taken for admitted.
     fn holding(&mut self, index: usize, since: Timestamp, held: &Usage, assumed: bool) {
         let from = self.record.millis(since);
         // A resized hold has several parts; the reservation has the time of the first one.
         if self.record.open(index).is_some_and(|hold| hold.from >= from) {
             return;
         }
-        let is_told = self.record.jobs[index].holds.iter().any(|hold| hold.from == from);
-        if !is_told {
+        let is_reported = self.record.jobs[index].holds.iter().any(|hold| hold.from == from);
+        if !is_reported {
             self.hold(index, since, held);
             if assumed {
                 self.assumed.insert(index);

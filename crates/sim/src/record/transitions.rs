@@ -93,7 +93,7 @@ impl Record {
         }
         self.jobs[index].deactivated = !workload.spec.active;
         if finished && !seen.finished && is_superseded(workload) {
-            // The job goes on with another slice.
+            // The job continues with another slice.
             if let Some(hold) = self.hold(index, seen.hold.take()) {
                 hold.to = Some(at);
             }

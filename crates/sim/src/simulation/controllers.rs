@@ -174,7 +174,7 @@ impl Simulation {
         let is = |type_: &str| conditions::is_true(&status.conditions, type_);
         if is("Finished") {
             if is_superseded(workload) {
-                // Its job goes on with another slice.
+                // Its job continues with another slice.
                 return;
             }
             self.ended.extend(jobs_of(reference, workload));

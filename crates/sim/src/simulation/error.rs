@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// Why a simulation cannot go on.
+/// Why a simulation cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// An object was refused, as the API server would.

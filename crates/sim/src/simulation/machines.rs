@@ -172,7 +172,7 @@ impl Simulation {
         self.set_job_status(job, status);
     }
 
-    /// Jobs that stood still go on where all their machines are back: from the beginning.
+    /// Jobs that stood still continue where all their machines are back: from the beginning.
     fn resume_broken(&mut self) {
         for job in self.pods.jobs() {
             let broken = self.pods.run(&job).is_some_and(|run| run.phase == Phase::Broken);

@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Lets watches tell of a write of the engine, where they do.
+    /// Delivers a write of the engine to watches that echo.
     fn echo_of(&mut self, reference: &ObjectRef) {
         if self.echoes {
             self.changes.push(Change::Applied(reference.clone()));

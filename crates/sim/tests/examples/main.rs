@@ -1,6 +1,6 @@
 //! The examples of the repository, simulated and compared with their `expected.yaml`.
 #![expect(clippy::disallowed_methods, reason = "a test reads its files")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue stops")]
 
 mod story;
 
@@ -61,7 +61,7 @@ fn queue_names_in_annotations_count() {
 }
 
 #[test]
-fn a_pool_that_is_about_to_go_is_left_and_the_one_that_made_way_runs_again() {
+fn a_pool_that_is_about_to_go_is_left_and_the_preempted_one_runs_again() {
     holds("hotswap", "pool-fails");
 }
 

@@ -160,7 +160,7 @@ pub fn a_workload_that_another_program_holds_goes_when_that_lets_it_and_its_job_
 }
 
 #[test]
-pub fn a_local_queue_that_goes_may_be_made_anew_once_it_is_gone() {
+pub fn a_local_queue_that_goes_may_be_made_again_once_it_is_gone() {
     let held = LOCAL_QUEUE
         .replace("metadata: {name: main,", "metadata: {finalizers: [example.com/holds], name: main,");
     let gone =
@@ -172,7 +172,7 @@ pub fn a_local_queue_that_goes_may_be_made_anew_once_it_is_gone() {
     assert!(!runs(&simulation), "{}", explained.text());
     simulation.patch("LocalQueue", Some("a"), "main", &json!({"metadata": {"finalizers": null}})).unwrap();
     wait(&mut simulation, 10);
-    act(&mut simulation, &explained, &Act::Apply("or make it anew once it is gone", LOCAL_QUEUE));
+    act(&mut simulation, &explained, &Act::Apply("or create it again once it is gone", LOCAL_QUEUE));
     assert!(runs(&simulation), "{}", explained.text());
 }
 

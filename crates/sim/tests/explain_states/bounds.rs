@@ -153,7 +153,7 @@ pub fn a_namespace_that_is_being_deleted_is_reported() {
     let text = explained.text();
     assert!(codes(&explained).contains(&Code::NamespaceTerminating), "{text}");
     assert!(
-        text.contains(": no pods are made in it any more") && text.contains("use another namespace"),
+        text.contains(": no new pods can be created in it") && text.contains("use another namespace"),
         "{text}"
     );
     assert!(text.contains("held by the finalizers kubernetes"), "{text}");

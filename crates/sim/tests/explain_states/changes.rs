@@ -20,7 +20,7 @@ fn checked() -> String {
     [FLAVOR, CHECK, &queue, LOCAL_QUEUE].concat()
 }
 
-/// A Job of ours with so many pods.
+/// A Job of ours with `pods` pods.
 fn job(name: &str, pods: u32) -> String {
     JOB.replace("name: mine", &format!("name: {name}"))
         .replace("parallelism: 4\n  completions: 4", &format!("parallelism: {pods}\n  completions: {pods}"))
@@ -69,7 +69,7 @@ fn with_admission_checks_no_more_than_the_quota_is_promised() {
 }
 
 #[test]
-fn of_a_job_that_has_quota_it_is_said_how_far_it_has_come_and_whether_it_goes_on() {
+fn of_a_job_that_has_quota_it_is_said_how_far_it_has_come_and_whether_it_continues() {
     let simulation =
         cluster(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &job("first", 8), &job("second", 4)].concat());
     let admitted = Course { state: Some(State::Admitted), ..Course::default() };

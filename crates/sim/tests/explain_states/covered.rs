@@ -8,13 +8,13 @@ enum Shown {
     Ends(&'static [fn()]),
     /// The same with the real programs of a control plane: tests below `tests/tests/operator/explain`.
     EndsOnAControlPlane(&'static [&'static str]),
-    /// It is told, and what is advised is done in the core's own tests, `rules/s6_5_process.rs`: objects come into this state by too long a way.
+    /// It is reported, and what is advised is done in the core's own tests, `rules/s6_5_process.rs`: objects come into this state by too long a way.
     EndsInTheCore(&'static [fn()], &'static [&'static str]),
-    /// It is told, and nothing lets this job start, or nothing that a virtual cluster has.
-    Told(&'static [fn()], &'static str),
+    /// It is reported, and nothing lets this job start, or nothing that a virtual cluster has.
+    Reported(&'static [fn()], &'static str),
 }
 
-use Shown::{Ends, EndsInTheCore, EndsOnAControlPlane, Told};
+use Shown::{Ends, EndsInTheCore, EndsOnAControlPlane, Reported};
 
 fn shown(code: Code) -> Shown {
     let table: &'static [fn()] = &[table::each_state_is_reported_correctly_and_the_advice_lets_the_job_start];
@@ -89,7 +89,7 @@ fn shown(code: Code) -> Shown {
         ]),
         Code::CheckPending => Ends(&[
             waiting::what_the_provider_says_is_reported_and_that_nodes_are_chosen_only_then,
-            waiting::a_check_whose_object_is_gone_goes_on_when_it_is_created_again,
+            waiting::a_check_whose_object_is_gone_continues_when_it_is_created_again,
             alternatives::a_check_whose_object_is_gone_may_be_taken_out_of_the_queue,
         ]),
         Code::NodesNotChosen => {
@@ -104,7 +104,7 @@ fn shown(code: Code) -> Shown {
         Code::LocalQueueTerminating => {
             Ends(&[
                 terminating::a_job_in_a_local_queue_that_goes_starts_in_another,
-                alternatives::a_local_queue_that_goes_may_be_made_anew_once_it_is_gone,
+                alternatives::a_local_queue_that_goes_may_be_made_again_once_it_is_gone,
             ])
         }
         Code::ClusterQueueTerminating => {
@@ -113,7 +113,7 @@ fn shown(code: Code) -> Shown {
         Code::FlavorTerminating => Ends(&[terminating::a_job_whose_flavor_goes_starts_with_another]),
         Code::CohortTerminating => Ends(&[terminating::a_job_whose_cohort_goes_starts_in_another]),
         Code::PodsPending => EndsOnAControlPlane(&[
-            "pods_without_room_make_way_or_run_on_a_node_that_is_added",
+            "pods_without_room_run_after_a_preemption_or_on_a_node_that_is_added",
             "pods_that_do_not_tolerate_their_nodes_run_when_the_flavor_knows_the_taint",
             "pods_whose_nodes_lack_labels_or_are_cordoned_run_when_these_are_mended",
             "pods_without_their_volume_run_when_it_is_made",
@@ -134,16 +134,16 @@ fn shown(code: Code) -> Shown {
                 "s6_5_34_free_quota_another_priority_or_another_policy_end_what_our_gate_holds_back",
             ],
         ),
-        Code::TriedAgain => Told(
+        Code::TriedAgain => Reported(
             &[objects::whatever_the_engine_decides_there_is_a_finding_for_it],
             "it passes with the next cycle",
         ),
-        Code::Refused => Told(
+        Code::Refused => Reported(
             &[nodes::what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way],
             "the answer knows too little to advise",
         ),
         Code::Ended => {
-            Told(&[objects::evicted_lost_finished_deactivated_and_delayed_workloads_say_so], "it is over")
+            Reported(&[objects::evicted_lost_finished_deactivated_and_delayed_workloads_say_so], "it is over")
         }
         Code::BeingDeleted => {
             Ends(&[
@@ -151,22 +151,22 @@ fn shown(code: Code) -> Shown {
                 alternatives::a_workload_that_another_program_holds_goes_when_that_lets_it_and_its_job_starts_again,
             ])
         }
-        Code::NamespaceTerminating => Told(
+        Code::NamespaceTerminating => Reported(
             &[bounds::a_namespace_that_is_being_deleted_is_reported],
             "nothing runs in it again: another namespace is another job",
         ),
-        Code::PodsUnread | Code::EventsUnread | Code::ObjectsUnread => Told(
+        Code::PodsUnread | Code::EventsUnread | Code::ObjectsUnread => Reported(
             &[bounds::what_could_not_be_read_is_said_and_the_rest_is_answered],
             "it is about the answer, not about the job",
         ),
-        Code::NodesUnread => Told(
+        Code::NodesUnread => Reported(
             &[bounds::nothing_is_tried_in_a_world_that_is_not_known_and_nothing_is_said_to_be_missing],
             "it is about the answer, not about the job",
         ),
     }
 }
 
-/// What is told and cannot be ended here is named with its reason, and the tests of elsewhere are there.
+/// What is reported and cannot be ended here is named with its reason, and the tests of elsewhere are there.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
 fn each_finding_has_its_state_played() {
@@ -178,7 +178,7 @@ fn each_finding_has_its_state_played() {
     for code in Code::ALL {
         match shown(code) {
             Ends(tests) => assert!(!tests.is_empty(), "{code:?}"),
-            Told(tests, why) => assert!(!tests.is_empty() && !why.is_empty(), "{code:?}"),
+            Reported(tests, why) => assert!(!tests.is_empty() && !why.is_empty(), "{code:?}"),
             EndsInTheCore(tests, names) => {
                 assert!(!tests.is_empty(), "{code:?}");
                 for name in names {

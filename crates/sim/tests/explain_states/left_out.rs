@@ -4,7 +4,7 @@ use sluice_sim::Packed;
 
 use super::*;
 
-/// A JobSet of another team, with so many pod sets, as it was read.
+/// A JobSet of another team, with `pod_sets` pod sets, as it was read.
 fn jobset(pod_sets: usize) -> Value {
     let template = json!({"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
     let set = |number: usize| json!({"name": format!("s{number}"), "template": template});

@@ -1,5 +1,5 @@
 //! Every state of a job: the explanation, and that its advice lets the job start.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
 mod alternatives;
 mod bounds;
@@ -50,7 +50,7 @@ metadata: {name: main, namespace: a}
 spec: {clusterQueue: cq}
 ---
 ";
-/// A StatefulSet with so many pods.
+/// A StatefulSet with `replicas` pods.
 fn stateful_set(replicas: u32) -> String {
     format!(
         "

@@ -45,7 +45,7 @@ fn node(name: &str) -> String {
     )
 }
 
-/// So many nodes, of which the first fails after 20 s; before that, the queue is changed so.
+/// `nodes` nodes, of which the first fails after 20 s; before that, the queue is changed so.
 fn world(nodes: usize, change: Option<Value>, more: &[Value]) -> String {
     let queue = CLUSTER_QUEUE.replace(
         "namespaceSelector: {}",
@@ -68,7 +68,7 @@ fn now(simulation: &Simulation) -> (State, Vec<Code>) {
     (explained.state, codes(&explained))
 }
 
-/// The nodes that the pods are on which go on.
+/// The nodes that the pods are on which continue.
 fn on(simulation: &Simulation) -> Vec<String> {
     let stays = |(_, pod): &(_, &Value)| pod["metadata"]["deletionTimestamp"].is_null();
     let pods = simulation.objects(Kind::Pod).filter(stays);
@@ -103,7 +103,7 @@ const NO_ROOM: &str =
     "no healthy nodes are free for it, even if all workloads of lower priority were evicted";
 const REPAIR: &str = "repair the nodes, or add others on which its pods fit";
 
-/// Work that left a failed node, and whose other place is gone before its pods are: it waits, and goes on when that place comes back.
+/// Work that left a failed node, and whose other place is gone before its pods are: it waits, and continues when that place comes back.
 fn displaced(more: &[Value]) -> String {
     let departs = json!({"at": "90s", "departNodes": {"names": ["n2"]}});
     let events: Vec<Value> = [&[departs], more].concat();
@@ -136,7 +136,7 @@ fn manager(simulation: &Simulation, seconds: i64, (room, decides): (bool, bool))
     (explained, asks)
 }
 
-const REFUSED: &str = "the manager refuses it (WaitingForCapacity), for a reason that cannot be tried here";
+const REFUSED: &str = "the manager refuses it (WaitingForCapacity); this cannot be simulated";
 
 #[test]
 pub fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() {
@@ -258,7 +258,7 @@ pub fn work_whose_queue_would_not_take_it_back_moves_when_the_queue_would() {
     ] {
         let said = format!("it could not be admitted again: {why}");
         let (explained, mut simulation) = lost(&world(3, Some(before), &[]), &said);
-        remedy(&explained, &format!("let its ClusterQueue take it again, so that it can move: {why}"));
+        remedy(&explained, &format!("make its ClusterQueue able to admit it, so that it can move: {why}"));
         act(&mut simulation, &explained, &end);
         assert_eq!(now(&simulation), (State::Admitted, vec![]), "{why}");
         assert_eq!(on(&simulation), ["n1", "n2"], "{why}");

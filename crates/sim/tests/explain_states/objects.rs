@@ -133,7 +133,7 @@ pub fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
     let at = options().start.checked_add(SignedDuration::from_secs(120)).unwrap().to_string();
     let explained = of(&[], json!({"status": {"requeueState": {"count": 2, "requeueAt": at}}}));
     assert_eq!(since(&explained), (State::Waiting, vec![Code::BackingOff]));
-    assert!(explained.text().contains("it was put back 2 time(s)"), "{}", explained.text());
+    assert!(explained.text().contains("it was requeued 2 time(s)"), "{}", explained.text());
     let unready = condition("PodsReady", "False", "WaitForStart", "2 of 4");
     let explained = of(&[&reserved, &admitted, &unready], json!({}));
     assert_eq!(since(&explained), (State::Admitted, vec![Code::PodsNotReady]));

@@ -10,7 +10,7 @@ fn options_with_memory() -> Options {
     Options { pod_memory, ..options() }
 }
 
-/// An object of another team with so many pods of 100 KiB each, as it was read.
+/// An object of another team with `replicas` pods of 100 KiB each, as it was read.
 fn large(kind: JobKind, replicas: u32) -> Manifest {
     let template = json!({
         "metadata": {"labels": {"app": "x"}, "annotations": {"example.com/notes": "x".repeat(100 << 10)}},
@@ -104,7 +104,7 @@ fn of_an_object_that_is_left_out_itself_what_is_known_is_said_and_nothing_is_tri
     let question = Question { options, at, live, decides: true, ..question(&manifests, &reference.name) };
     let explained = question.answer().unwrap();
     assert_eq!((explained.state, explained.not_played), (State::Waiting, 1), "{}", explained.text());
-    let why = "the StatefulSet cannot be played: its pods may take too much memory";
+    let why = "the StatefulSet cannot be simulated: its pods may take too much memory";
     assert_eq!(explained.no_forecast.as_deref(), Some(why), "{}", explained.text());
     let change = question.what_if(&json!({"spec": {"replicas": 19_000}})).unwrap();
     assert_eq!(change.after.no_forecast.as_deref(), Some(why), "{}", change.text());

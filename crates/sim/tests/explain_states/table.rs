@@ -88,7 +88,7 @@ fn affinity(terms: &str) -> String {
     )
 }
 
-/// Pods that ask for so many processors each, as a patch of the Job.
+/// Pods that ask for `cpu` processors each, as a patch of the Job.
 fn requests(cpu: &str) -> Value {
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
     json!({"spec": {"template": {"spec": {"containers": [container]}}}})
@@ -112,7 +112,7 @@ fn rows() -> Vec<Row> {
             "no ClusterQueue",
             plain.replace(CLUSTER_QUEUE, ""),
             Code::ClusterQueueMissing,
-            &["the ClusterQueue cq, which the LocalQueue a/main is for, does not exist"],
+            &["the LocalQueue a/main points to the ClusterQueue cq, which does not exist"],
             Act::Apply("create the ClusterQueue cq", CLUSTER_QUEUE),
         ),
         row(
@@ -176,9 +176,9 @@ fn rows() -> Vec<Row> {
                 "flavors: [{name: gone, resources: [{name: cpu, nominalQuota: 10}]}, {name: default,",
             ),
             Code::ClusterQueueIncomplete,
-            &["create the ResourceFlavor gone, or take its name out of what names it"],
+            &["create the ResourceFlavor gone, or remove its name from the object that refers to it"],
             Act::Change(
-                "create the ResourceFlavor gone, or take its name out of what names it",
+                "create the ResourceFlavor gone, or remove its name from the object that refers to it",
                 ("ClusterQueue", "", "cq"),
                 json!({"spec": {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
                     {"name": "default", "resources": [{"name": "cpu", "nominalQuota": 10}]}]}]}}),
@@ -191,9 +191,9 @@ fn rows() -> Vec<Row> {
                 "namespaceSelector: {}\n  admissionChecksStrategy: {admissionChecks: [{name: budget}]}",
             ),
             Code::ClusterQueueIncomplete,
-            &["create the AdmissionCheck budget, or take its name out of what names it"],
+            &["create the AdmissionCheck budget, or remove its name from the object that refers to it"],
             Act::Change(
-                "create the AdmissionCheck budget, or take its name out of what names it",
+                "create the AdmissionCheck budget, or remove its name from the object that refers to it",
                 ("ClusterQueue", "", "cq"),
                 json!({"spec": {"admissionChecksStrategy": null}}),
             ),
@@ -205,9 +205,9 @@ fn rows() -> Vec<Row> {
                 "metadata: {name: default}\nspec: {topologyName: racks, nodeLabels: {pool: gpu}}\n",
             ),
             Code::ClusterQueueIncomplete,
-            &["create the Topology racks, or take its name out of what names it"],
+            &["create the Topology racks, or remove its name from the object that refers to it"],
             Act::Change(
-                "create the Topology racks, or take its name out of what names it",
+                "create the Topology racks, or remove its name from the object that refers to it",
                 ("ResourceFlavor", "", "default"),
                 json!({"spec": {"topologyName": null}}),
             ),

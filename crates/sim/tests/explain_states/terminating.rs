@@ -31,7 +31,7 @@ fn ends(world: &str, code: Code, says: &str, act: &Act) {
     assert!(runs(&simulation), "{}", explained.text());
 }
 
-const OTHER: &str = "name another queue, or make it anew once it is gone";
+const OTHER: &str = "name another queue, or create it again once it is gone";
 
 fn other_queue() -> Act {
     Act::Change(
@@ -102,7 +102,7 @@ spec:
     let gone = deleted("Cohort", None, "small");
     let world = [FLAVOR, &small, &large, &queue, LOCAL_QUEUE, &first(), &later(JOB, ""), &gone].concat();
     let change = Act::Change(
-        "name another Cohort, or make it anew",
+        "name another Cohort, or create it again",
         ("ClusterQueue", "", "cq"),
         json!({"spec": {"cohortName": "large"}}),
     );

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The answer, and the cluster that it is about, after so many seconds.
+/// The answer, and the cluster that it is about, after `seconds` seconds.
 pub fn played(world: &str, options: &Options, seconds: i64) -> (Explained, Simulation) {
     let manifests = read(world);
     let files = BTreeMap::new();
@@ -218,7 +218,7 @@ pub fn a_job_that_was_put_back_is_tried_again_when_it_is_said() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, JOB, &slow].concat();
     let (explained, mut simulation) = played(&world, &options, 50);
     let said = finding(&explained, Code::BackingOff);
-    assert!(said.ends_with("it was put back 1 time(s)"), "{said}");
+    assert!(said.ends_with("it was requeued 1 time(s)"), "{said}");
     remedy(&explained, "wait until ");
     assert!(!runs(&simulation), "{}", explained.text());
     wait(&mut simulation, 60);
@@ -274,7 +274,7 @@ fn set_check(simulation: &mut Simulation, state: &str, more: &Value) {
 }
 
 /// What is so of the Workload now, as a manager is asked.
-fn told_now(simulation: &Simulation) -> Explained {
+fn explained_now(simulation: &Simulation) -> Explained {
     let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
     let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
     reported(workload.clone(), &account)
@@ -284,29 +284,29 @@ fn told_now(simulation: &Simulation) -> Explained {
 pub fn a_check_that_wants_a_retry_says_what_follows_and_when() {
     let (_, mut simulation) = played(&checked(), &options(), 20);
     set_check(&mut simulation, "Retry", &json!({"requeueAfterSeconds": 600, "retryCount": 1}));
-    let explained = told_now(&simulation);
+    let explained = explained_now(&simulation);
     assert_eq!(explained.state, State::Checking, "{}", explained.text());
     let said = finding(&explained, Code::CheckRetry);
     assert_eq!(
         said,
         "the admission check budget asks for another attempt (Retry): the office says no\nit asked for 1 retries so far\n\
-         it asks to be tried again after 600 s\n\
+         it asks for a retry after 600 s\n\
          it gives its quota back once its pods are gone, and is queued again 600 s after the check said so"
     );
     remedy(&explained, "wait: it gives its quota back once its pods are gone");
     assert!(!explained.text().contains("to set the check budget to Ready"), "{}", explained.text());
     wait(&mut simulation, 10);
-    let explained = told_now(&simulation);
+    let explained = explained_now(&simulation);
     assert_eq!(explained.state, State::Waiting, "{}", explained.text());
     let said = finding(&explained, Code::EvictedBefore);
     assert!(said.contains("the office says no"), "{said}");
     assert!(
-        finding(&explained, Code::BackingOff).contains("it is tried again at 2026-01-05T00:10:2"),
+        finding(&explained, Code::BackingOff).contains("it is retried at 2026-01-05T00:10:2"),
         "{}",
         explained.text()
     );
     assert!(!runs(&simulation));
-    // Its check begins anew with its next quota.
+    // Its check begins again with its next quota.
     wait(&mut simulation, 600 + 320);
     assert!(runs(&simulation), "{}", explained.text());
 }
@@ -315,16 +315,16 @@ pub fn a_check_that_wants_a_retry_says_what_follows_and_when() {
 pub fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is_activated() {
     let (_, mut simulation) = played(&checked(), &options(), 20);
     set_check(&mut simulation, "Rejected", &json!({}));
-    let explained = told_now(&simulation);
+    let explained = explained_now(&simulation);
     let said = finding(&explained, Code::CheckRejected);
     assert_eq!(
         said,
         "the admission check budget rejects it (Rejected): the office says no\n\
-         the manager deactivates it, so that it is not tried again by itself"
+         the manager deactivates it; it is not retried until you activate it"
     );
     remedy(&explained, "correct what the check budget reports, and activate the Workload then");
     wait(&mut simulation, 10);
-    let explained = told_now(&simulation);
+    let explained = explained_now(&simulation);
     assert_eq!(explained.state, State::Deactivated, "{}", explained.text());
     let said = finding(&explained, Code::Inactive);
     assert!(said.contains("by the manager") && said.contains("the office says no"), "{said}");
@@ -334,7 +334,7 @@ pub fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is
 }
 
 #[test]
-pub fn a_check_whose_object_is_gone_goes_on_when_it_is_created_again() {
+pub fn a_check_whose_object_is_gone_continues_when_it_is_created_again() {
     let name = json!({"kind": "AdmissionCheck", "name": "budget"});
     let mut free = name.clone();
     free["merge"] = json!({"metadata": {"finalizers": null}});

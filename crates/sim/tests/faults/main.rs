@@ -3,7 +3,7 @@
 //! `cargo xtask sim --seed N` plays and shows one of them. The tests play the same runs each time. `FRESH_SECONDS=600 cargo test --release -p
 //! sluice-sim --test faults fresh` plays new ones for this many seconds, and prints each that fails; `FRESH_SEED` is their first seed.
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "fresh seeds come from the clock")]
-#![expect(clippy::panic, reason = "a test that cannot go on stops")]
+#![expect(clippy::panic, reason = "a test that cannot continue stops")]
 
 mod day;
 
@@ -35,7 +35,7 @@ fn fixed_bad_days_stay_safe_and_alive() {
     let mut judged = [0; 3];
     // The last ones: a write failed that gave quota, and by the objects alone, what was decided with it in mind looked wrong; one pod set left
     // to the next what others had taken meanwhile; the head of a StrictFIFO queue was overtaken while it could not be written why it waited;
-    // that preemption is held back was not told.
+    // that preemption is held back was not reported.
     for seed in (0..18).chain([4_100_038_153, 7_700_007_457, 1_795_960_475, 5_123]) {
         let day = lives(seed, PerFault::BAD);
         let counts = day.simulation.faults();
@@ -81,7 +81,7 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, which is not a number")))
 }
 
-/// Plays worlds with fresh seeds for `FRESH_SECONDS`, or where that is not set, so many whose seeds are the same in each run.
+/// Plays worlds with fresh seeds for `FRESH_SECONDS`, or where that is not set, `worlds` whose seeds are the same in each run.
 fn fresh(worlds: u64, day: impl Fn(u64) -> Result<Day, String>) {
     let seconds = number("FRESH_SECONDS");
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
@@ -122,7 +122,7 @@ fn machines_fail_on_quiet_days() {
 
 #[test]
 fn machines_fail_on_bad_days() {
-    let (mut moved, mut made_way) = (0, 0);
+    let (mut moved, mut preempted) = (0, 0);
     // The last ones: pods whose end a lagging watch had not shown were taken for those of the next start; a replica took over that had not seen yet
     // what its predecessor had admitted; nodes came back, and the watch of Nodes showed it after that of Pods; a node was drained, and its pods were
     // still seen there; the watch showed a release whose write was not answered yet.
@@ -149,9 +149,9 @@ fn machines_fail_on_bad_days() {
             record.entries.iter().filter(|entry| reason(&entry.what)).count()
         };
         moved += of("NodeFailures");
-        made_way += of("OutOfCohortReclamation");
+        preempted += of("OutOfCohortReclamation");
     }
-    assert!(moved > 10 && made_way > 2, "{moved} moved, {made_way} made way");
+    assert!(moved > 10 && preempted > 2, "{moved} moved, {preempted} preempted");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use sluice_sim::explain::{Patience, Question};
 use sluice_sim::{File, Manifests, Options};
 
-/// A queue of ten processors in which lower priorities make way.
+/// A queue of ten processors in which lower priorities are preempted.
 pub const WORLD: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor

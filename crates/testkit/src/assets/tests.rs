@@ -85,7 +85,7 @@ fn a_pin_is_read_from_both_forms_of_require() {
 }
 
 #[test]
-fn kubernetes_is_told_its_version() {
+fn kubernetes_gets_its_version() {
     let flags = Tool::Kubectl.version_flags("v1.36.3");
     assert!(flags.contains("gitVersion=v1.36.3") && flags.contains("gitMajor=1 "), "{flags}");
     assert!(flags.ends_with("gitMinor=36"), "{flags}");

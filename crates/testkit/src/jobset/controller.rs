@@ -113,7 +113,7 @@ impl Controller {
         self.program.id()
     }
 
-    /// Lets it run on when this process ends (see [`ControlPlane::hand_over`]); its process id.
+    /// Leaves it running when this process ends (see [`ControlPlane::hand_over`]); its process id.
     pub fn hand_over(mut self) -> u32 {
         self.program.detach();
         self.program.id()

@@ -61,7 +61,7 @@ struct Running {
     seen: u64,
 }
 
-/// The disruptions that go on.
+/// The disruptions that continue.
 #[derive(Debug, Default)]
 pub(super) struct Disruptions {
     running: Vec<Running>,

@@ -57,7 +57,7 @@ impl Entry {
         Self { class, queue, made, runs_since, starts, over: false, leaves: false, leaving: false }
     }
 
-    /// The number of the run that begins with that admission, unless it is the one that goes on.
+    /// The number of the run that begins with that admission, unless it is the one that continues.
     fn starts_at(&mut self, admitted: &str) -> Option<usize> {
         if self.runs_since.is_some() {
             return None;
@@ -67,7 +67,7 @@ impl Entry {
         Some(self.starts)
     }
 
-    /// The queue of one whose run of that number ends; nothing if another run goes on, or none.
+    /// The queue of one whose run of that number ends; nothing if another run continues, or none.
     fn ends(&mut self, start: usize) -> Option<Arc<str>> {
         let goes_on = self.runs_since.is_some() && self.starts == start;
         (goes_on && !std::mem::replace(&mut self.over, true)).then(|| Arc::clone(&self.queue))
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// Lets one run, and says that it has finished, unless it was evicted meanwhile.
+    /// Starts one, and says that it has finished, unless it was evicted meanwhile.
     async fn end_after(self, name: String, run: Duration, start: usize, since: String) -> Result<()> {
         tokio::time::sleep(run).await;
         let queue = self.locked().entries.get_mut(&name).and_then(|entry| entry.ends(start));
@@ -280,7 +280,7 @@ mod tests {
     fn of_two_runs_within_a_second_only_the_second_ends_and_once() {
         let mut entry = Entry::new(&CLASSES[0], Arc::from("q"), Instant::now());
         let first = entry.starts_at("15:00:00").unwrap();
-        assert_eq!(entry.starts_at("15:00:00"), None, "it goes on");
+        assert_eq!(entry.starts_at("15:00:00"), None, "it continues");
         entry.runs_since = None;
         assert_eq!(entry.ends(first), None, "it was evicted");
         let second = entry.starts_at("15:00:00").unwrap();

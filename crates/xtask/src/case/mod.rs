@@ -197,7 +197,7 @@ fn golden_difference(
     let plain = |events: &[(u64, usize)]| -> Vec<String> {
         events.iter().map(|(cycle, seq)| format!("{cycle} {}", keys[*seq])).collect()
     };
-    // Where there is a topology, an admission's line goes on with its nodes.
+    // Where there is a topology, an admission's line continues with its nodes.
     let words = if digest == "topology" { 3 } else { 2 };
     let (golden, events) = match digest {
         "sequence" => (admissions, plain(&outcome.admissions)),

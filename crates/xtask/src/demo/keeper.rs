@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
         let kubeconfig = args.folder.join("admin.kubeconfig");
         let autoscaler = autoscaler::StandIn::start(&kubeconfig, autoscaler::Served::Both).await?;
-        fs::write(ready_file(&args.folder), "").context("telling that the keeper is in charge")?;
+        fs::write(ready_file(&args.folder), "").context("cannot report that the keeper is in charge")?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

@@ -55,7 +55,7 @@ fn interrupted() -> ExitCode {
     ExitCode::from(130)
 }
 
-/// Tells what is going on, with the time since the start.
+/// Prints what happens, with the time since the start.
 struct Narrator(Instant);
 
 impl Narrator {

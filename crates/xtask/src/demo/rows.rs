@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_workload_tells_its_place_and_why() {
+    fn a_waiting_workload_has_its_place_and_why() {
         let message = "couldn't assign flavors";
         let waiting = workload(&json!({ "conditions": [
             { "type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message },

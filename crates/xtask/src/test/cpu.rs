@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_times_of_children_are_told_from_its_own() {
+    fn the_times_of_children_are_separate_from_its_own() {
         let stat = "1 (a b) c) S 0 1 1 0 -1 4194560 1 2 3 4 150 50 700 80 20 0 8 0 9 10 11";
         assert_eq!(of_children(stat), Some(Duration::from_millis(7_800)));
         assert_eq!(of_children(""), None);

@@ -1,7 +1,9 @@
 //! Names of types and functions: retired names whose words are plain English otherwise, and names that two types of one crate have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+use super::tokens;
 
 /// Names of types that say nothing, or that are retired, and what to write instead.
 const TYPES: &[(&str, &str)] = &[
@@ -10,21 +12,34 @@ const TYPES: &[(&str, &str)] = &[
     ("Only", "what is left"),
     ("Wrong", "the error"),
     ("What", "what it is"),
-    ("Look", "snapshot, lookup"),
-    ("Scene", "snapshot"),
-    ("Room", "free capacity, bound"),
     ("Flight", "pending write"),
-    ("Keeper", "the name of what it does"),
-    ("Told", "totals, the answer"),
 ];
 
-/// Retired names of functions, and their replacements. A name that ends with an underscore stands for all that begin with it.
+/// Words that no name of a type has, and what to write instead. Words begin with capitals.
+const PARTS: &[(&str, &str)] = &[
+    ("Look", "snapshot, lookup"),
+    ("Looks", "evaluations, searches"),
+    ("Scene", "snapshot"),
+    ("Room", "free capacity, bound"),
+    ("Keeper", "the name of what it does"),
+];
+
+/// Retired names of functions, and their replacements.
 const FUNCTIONS: &[(&str, &str)] = &[
+    ("leave", "the name of what it does"),
+    ("most", "potential_available, or the name of the bound"),
+    ("ring", "fire_timers"),
+    ("agree", "the name of the condition"),
+    ("happen", "the name of the event"),
+    ("happens", "the name of the condition"),
+];
+
+/// Words that no name of anything has, and what to write instead. Words are joined by underscores; their case does not count.
+const WORDS: &[(&str, &str)] = &[
     ("told", "reported"),
     ("tell", "report"),
-    ("tells", "should_report"),
-    ("tell_", "report_…"),
-    ("leave", "the name of what it does"),
+    ("tells", "reports"),
+    ("telling", "the name of what it does"),
 ];
 
 /// Names that several types of one crate had before.
@@ -36,6 +51,9 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     for (path, text) in
         files.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|end| end == "rs"))
     {
+        findings.extend(
+            words(text).map(|(name, instead)| format!("{path}: {name:?} is a retired name: {instead}")),
+        );
         for (number, line) in text.lines().enumerate() {
             let Some((sort, name)) = definition(line) else { continue };
             let at = format!("{path}:{}", number + 1);
@@ -43,10 +61,9 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
             if let Some(instead) = retired {
                 findings.push(format!("{at}: {sort} {name:?} is a retired name: {instead}"));
             }
-            let Some(of) = crate_of(path).filter(|_| sort != "fn" && sort != "type" && ONCE.contains(&name))
-            else {
-                continue;
-            };
+            // A type within an item is that of a trait.
+            let is_own = sort != "fn" && !(sort == "type" && line.starts_with(char::is_whitespace));
+            let Some(of) = crate_of(path).filter(|_| is_own && ONCE.contains(&name)) else { continue };
             if let Some(first) = seen.insert((of.to_owned(), name.to_owned()), at.clone()) {
                 findings
                     .push(format!("{at}: {name:?} is also the name of what is at {first}: tell them apart"));
@@ -67,12 +84,29 @@ fn definition(line: &str) -> Option<(&str, &str)> {
 }
 
 fn type_(name: &str) -> Option<&'static str> {
-    TYPES.iter().find(|(retired, _)| *retired == name).map(|(_, instead)| *instead)
+    let whole = TYPES.iter().find(|(retired, _)| *retired == name);
+    let part = || PARTS.iter().find(|(retired, _)| parts(name).any(|part| part == *retired));
+    whole.or_else(part).map(|(_, instead)| *instead)
+}
+
+/// The words of a type's name.
+fn parts(name: &str) -> impl Iterator<Item = &str> {
+    let begins = name.char_indices().filter(|(_, c)| c.is_uppercase()).map(|(at, _)| at);
+    let ends = begins.clone().skip(1).chain([name.len()]);
+    begins.zip(ends).map(|(begin, end)| &name[begin..end])
 }
 
 fn function(name: &str) -> Option<&'static str> {
-    let is = |retired: &str| if retired.ends_with('_') { name.starts_with(retired) } else { name == retired };
-    FUNCTIONS.iter().find(|(retired, _)| is(retired)).map(|(_, instead)| *instead)
+    FUNCTIONS.iter().find(|(retired, _)| *retired == name).map(|(_, instead)| *instead)
+}
+
+/// The names in a file that have a retired word, each once.
+fn words(text: &str) -> impl Iterator<Item = (&str, &'static str)> {
+    let names: BTreeSet<&str> = tokens::names(text).collect();
+    names.into_iter().filter_map(|name| {
+        let retired = |word: &str| WORDS.iter().find(|(retired, _)| word.eq_ignore_ascii_case(retired));
+        name.split('_').find_map(retired).map(|(_, instead)| (name, *instead))
+    })
 }
 
 fn crate_of(path: &str) -> Option<&str> {
@@ -89,11 +123,33 @@ mod tests {
 
     #[test]
     fn definitions_with_a_retired_name_are_found_and_sentences_are_not() {
-        let text = "/// Look at it: At once.\npub(crate) struct Look<'a> {\n    async fn tell_all(&self) {}\nfn telling() {}\nlet Room = 1;\n";
+        let text = "/// Look at it: At once.\npub(crate) struct Look<'a> {\n    async fn leave(&self) {}\nfn leaves() {}\nlet Room = 1;\n";
         let found = findings(&[("crates/a/src/b.rs", text)]);
         let names = [
             "crates/a/src/b.rs:2: struct \"Look\" is a retired name: snapshot, lookup",
-            "crates/a/src/b.rs:3: fn \"tell_all\" is a retired name: report_…",
+            "crates/a/src/b.rs:3: fn \"leave\" is a retired name: the name of what it does",
+        ];
+        assert_eq!(found, names);
+    }
+
+    #[test]
+    fn a_retired_word_in_a_longer_name_of_a_type_is_found() {
+        let found =
+            findings(&[("crates/a/src/b.rs", "enum FoundRoom {}\nstruct NodeLookup;\nstruct Roomy;\n")]);
+        assert_eq!(
+            found,
+            ["crates/a/src/b.rs:1: enum \"FoundRoom\" is a retired name: free capacity, bound"]
+        );
+    }
+
+    #[test]
+    fn retired_words_of_fields_and_variables_are_found_once_and_sentences_are_not() {
+        let text = "// It is told.\nlet told = \"told\";\nif self.told_now && told { Self::Tell }\nlet retold = 1;\n";
+        let found = findings(&[("tests/tests/b.rs", text)]);
+        let names = [
+            "tests/tests/b.rs: \"Tell\" is a retired name: report",
+            "tests/tests/b.rs: \"told\" is a retired name: reported",
+            "tests/tests/b.rs: \"told_now\" is a retired name: reported",
         ];
         assert_eq!(found, names);
     }
@@ -103,6 +159,11 @@ mod tests {
         let text = "struct State;\n";
         let files = [("crates/a/src/x.rs", text), ("crates/b/src/x.rs", text), ("crates/a/tests/x.rs", text)];
         assert_eq!(findings(&files), Vec::<String>::new());
+        let associated = "impl A for B {\n    type State = u8;\n}\n";
+        let files = [("crates/a/src/x.rs", text), ("crates/a/src/y.rs", associated)];
+        assert_eq!(findings(&files), Vec::<String>::new());
+        let alias = findings(&[("crates/a/src/x.rs", text), ("crates/a/src/y.rs", "pub type State = u8;\n")]);
+        assert_eq!(alias.len(), 1, "{alias:?}");
         let found = findings(&[("crates/a/src/x.rs", text), ("crates/a/src/y.rs", "pub enum State {}\n")]);
         let text = "crates/a/src/y.rs:1: \"State\" is also the name of what is at crates/a/src/x.rs:1: tell them apart";
         assert_eq!(found, [text]);

@@ -16,6 +16,14 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
     without_tests(&all(source))
 }
 
+/// The names and keywords of a file, with what is only compiled for tests.
+pub fn names(source: &str) -> impl Iterator<Item = &str> {
+    all(source).into_iter().filter_map(|token| match token {
+        Token::Word(word) => Some(word),
+        Token::Separator | Token::Sign(_) => None,
+    })
+}
+
 fn all(source: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut rest = source;

@@ -40,7 +40,7 @@ impl Rule {
         (Self::Misplaced, "misplaced"),
         (Self::RunsUnadmitted, "running unadmitted"),
         (Self::FreedTooEarly, "freed too early"),
-        (Self::GoesOn, "going on"),
+        (Self::GoesOn, "continuing"),
         (Self::LeftBehind, "left behind"),
         (Self::SetAside, "set aside"),
     ];

@@ -50,7 +50,7 @@ impl Checker {
             let late = if lost { for_long >= GRACE } else { led >= PROMPT };
             if late && self.strays.reported.insert(key.clone()) {
                 let text = format!(
-                    "it goes on for {} s, {} s of them led, and {why}",
+                    "it continues for {} s, {} s of them led, and {why}",
                     for_long.as_secs(),
                     led.as_secs()
                 );
@@ -75,7 +75,7 @@ impl Checker {
         self.rights.must_go(key, workload).map(|why| format!("{why}, and it is not evicted"))
     }
 
-    /// Why a pod should not go on.
+    /// Why a pod should not continue.
     fn stray(&self, key: &str) -> Option<String> {
         let pod = self.pods.get(key).filter(|pod| pod.live)?;
         let top = self.top_of(pod.owner.clone()?);
@@ -100,7 +100,7 @@ impl Checker {
             self.note(
                 Rule::GoesOn,
                 key,
-                format!("it begins to run again, and {left:?} of its last run go on"),
+                format!("it begins to run again, and {left:?} of its last run continue"),
             );
         }
     }

@@ -106,7 +106,7 @@ impl History {
         self.put("/registry/jobs/ns/k", json!({"metadata": metadata, "spec": {"suspend": suspend}}))
     }
 
-    /// A node of two processors, and a Workload with two pods of one each: so many of them on that node, the others on another one.
+    /// A node of two processors, and a Workload with two pods of one each: `here` of them on that node, the others on another one.
     fn placed(mut self, key: &str, held: &[&str], here: u32) -> Self {
         let allocatable = json!({"cpu": "2", "pods": "110"});
         for node in ["n-1", "n-2"] {
@@ -207,8 +207,8 @@ fn a_quiet_life_breaks_nothing_and_is_accounted_for() {
 fn a_job_that_holds_quota_twice_is_noticed() {
     let twice = History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).workload(OTHER, ADMITTED, 1);
     assert_broken(twice, Rule::AdmittedTwice, "holds quota by");
-    let anew = History::new().workload(WORKLOAD, ADMITTED, 1).workload(WORKLOAD, ADMITTED, 2);
-    assert_broken(anew, Rule::AdmittedTwice, "changes without an eviction");
+    let again = History::new().workload(WORKLOAD, ADMITTED, 1).workload(WORKLOAD, ADMITTED, 2);
+    assert_broken(again, Rule::AdmittedTwice, "changes without an eviction");
     let finished = ["QuotaReserved", "Admitted", "Finished"];
     let late = History::new().workload(WORKLOAD, &["Finished"], 1).workload(WORKLOAD, &finished, 1);
     assert_broken(late, Rule::AdmittedTwice, "after it finished");

@@ -120,7 +120,7 @@ pub fn attack(name: &str, queue: &str) -> Value {
     job
 }
 
-/// A JobSet with so many kinds of Jobs of one pod each.
+/// A JobSet with `kinds` kinds of Jobs of one pod each.
 pub fn set(name: &str, queue: &str, kinds: usize) -> Value {
     let template = job("t", queue, 1, 1, 36_000)["spec"].clone();
     let kinds: Vec<_> = (0..kinds)
@@ -310,7 +310,7 @@ impl Tenant {
         Ok(Unadmitted { jobs, pods: running })
     }
 
-    /// Nothing runs here that is not admitted, now or a moment later; quota holds, and the victim's job goes on.
+    /// Nothing runs here that is not admitted, now or a moment later; quota holds, and the victim's job continues.
     ///
     /// The Job controller may make pods a moment after their Job was suspended, as it sees that late. They go as soon as it does: a pod is
     /// looked for at the beginning and at the end, and a Job that is not suspended all the time between.
@@ -382,7 +382,7 @@ impl Tenant {
         .unwrap();
     }
 
-    /// Others' jobs go on being admitted.
+    /// Others' jobs continue being admitted.
     pub async fn others_go_on(&self) {
         self.running("after").await;
     }

@@ -21,7 +21,7 @@ fn container(job: &mut Value) -> &mut Value {
     &mut job["spec"]["template"]["spec"]["containers"][0]
 }
 
-/// So many variables.
+/// `count` variables.
 fn variables(count: usize) -> Value {
     (0..count).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x".repeat(40)})).collect()
 }
@@ -90,12 +90,12 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
     let filled =
         json!({"metadata": {"annotations": {"a": "x".repeat((256 << 10) - 1)}}, "spec": {"suspend": false}});
     assert!(tenant.patch("full", filled).await.is_err());
-    // What could be let run by hand, and then not be stopped: etcd would not store the stop.
+    // What could be resumed by hand, and then not be stopped: etcd would not store the stop.
     let mut whole = attack("whole", SHARED);
     container(&mut whole)["args"] = json!(["x".repeat(1_400_000)]);
     let why = tenant.make(&whole).await.unwrap_err().to_string();
     assert!(why.contains("so that it can be started and stopped"), "{why}");
-    // The same in two steps: it waits, grows, and is let run.
+    // The same in two steps: it waits, grows, and is resumed.
     let filled = json!({"metadata": {"annotations": {"a": "x".repeat(250_000)}}});
     drop(tenant.patch("wide", filled).await.unwrap());
     let why = tenant.patch("wide", json!({"spec": {"suspend": false}})).await.unwrap_err().to_string();

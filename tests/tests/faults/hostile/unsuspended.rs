@@ -63,7 +63,7 @@ pub async fn a_job_that_is_unsuspended_by_hand_is_stopped_in_every_state() {
     tenant.others_go_on().await;
 }
 
-pub async fn a_job_in_a_stopped_queue_is_stopped_and_one_with_more_pods_waits_anew() {
+pub async fn a_job_in_a_stopped_queue_is_stopped_and_one_with_more_pods_waits_again() {
     let tenant = tenant("unsuspended-held").await;
     tenant.running("drained").await;
     let queue = tenant.place.name.clone();
@@ -112,7 +112,7 @@ pub async fn a_job_whose_quota_is_reserved_waits_for_its_checks() {
     tenant.gained_nothing().await;
 }
 
-/// A job that is about to end, or has ended, gets no more pods than it was admitted with, and does not begin anew.
+/// A job that is about to end, or has ended, gets no more pods than it was admitted with, and does not begin again.
 pub async fn a_job_that_is_finishing_gets_no_more_pods() {
     let tenant = tenant("finishing").await;
     let more = || json!({"spec": {"suspend": false, "parallelism": 40, "completions": 40}});
@@ -128,7 +128,7 @@ pub async fn a_job_that_is_finishing_gets_no_more_pods() {
         drop(tenant.patch("ends", more()).await);
     }
     has_no_more_pods_than_admitted(&tenant, "ends").await;
-    // Stopped at that moment, and let go on by hand.
+    // Stopped at that moment, and resumed by hand.
     tenant.make(&indexed("stopped", 1)).await.unwrap();
     tenant.place.wait_until("stopped", true).await.unwrap();
     let workload = tenant.place.workload("stopped").await.unwrap();

@@ -103,7 +103,7 @@ pub async fn of(
         (Ok(outcome), _) | (Err(_), Ok(Some(outcome))) => outcome,
         (Err(error), _) => return Err(error),
     };
-    // Never over quota, never let run without an admission, never admitted twice: at no moment of the play.
+    // Never over quota, never started without an admission, never admitted twice: at no moment of the play.
     let quota = BTreeMap::from([(place.name.clone(), u64::from(protocol.cpu()))]);
     let account = history.check(&quota, PATIENCE).await?;
     let account = [account.started, account.admissions, account.evictions];

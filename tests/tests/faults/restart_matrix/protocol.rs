@@ -23,9 +23,9 @@ const CPU: u32 = 2;
 pub enum Protocol {
     /// A Job is admitted, started, and finishes.
     AdmitStart,
-    /// A Job makes way for another one, releases its quota, and runs again.
+    /// A Job is preempted by another one, releases its quota, and runs again.
     EvictRelease,
-    /// A drained queue's Job is stopped, and runs again when the queue goes on.
+    /// A drained queue's Job is stopped, and runs again when the queue continues.
     DrainResume,
     /// A check asks for a retry, then lets the Job start.
     CheckStart,
@@ -239,7 +239,7 @@ async fn running(seen: &History, job: &str) -> Result<()> {
     seen.job_until(job, "have a pod", PATIENCE, |job| job["status"]["ready"] == 1).await.map(drop)
 }
 
-/// Sets the check once the Workload holds quota after so many retries, as that check's controller would.
+/// Sets the check once the Workload holds quota after `retries` retries, as that check's controller would.
 async fn answer_check(place: &Place<'_>, seen: &History, state: &str, retries: u64) -> Result<()> {
     eventually(&format!("the check of {} to be set {state}", place.name), PATIENCE, || async {
         let asked = |w: &Value| {

@@ -115,7 +115,7 @@ pub async fn play(place: &Place<'_>, seen: &History) -> Result<()> {
         "spec": {"unschedulable": true},
     });
     all.patch(&lost, &PatchParams::default(), &Patch::Merge(departs)).await.context("closing a node")?;
-    protocol::workload(seen, "low", "told that it waits for nodes", |w| {
+    protocol::workload(seen, "low", "with the reason that it waits for nodes", |w| {
         condition(w, "QuotaReserved").is_some_and(|reported| reported["reason"] == "WaitingForCapacity")
     })
     .await?;

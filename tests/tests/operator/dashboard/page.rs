@@ -231,7 +231,7 @@ async fn what_comes(page: &mut Page, root: &Caller, waits: &str) {
     placed_in(page, 1).await;
 }
 
-/// So many schedules are shown with the topology below, and the job in one of the racks at the busiest moment.
+/// `schedules` schedules are shown with the topology below, and the job in one of the racks at the busiest moment.
 pub async fn placed_in(page: &mut Page, schedules: usize) {
     let racks = "[...document.querySelectorAll('.places .heat')].map((map) => [...map.querySelectorAll('button')].map((one) => one.dataset.t.split('\\n').pop()))";
     let seen = page.run(racks).await.unwrap();

@@ -67,7 +67,7 @@ async fn ask(place: &Place<'_>, args: &[&str]) -> String {
     ran.await.unwrap()
 }
 
-/// Waits until so many pods of a Job run.
+/// Waits until `count` pods of a Job run.
 pub async fn wait_for_pods(place: &Place<'_>, job: &str, count: usize) {
     eventually(&format!("{count} pods of {}/{job} to run", place.name), DEADLINE, || async {
         let pods = place.pods_with(&format!("batch.kubernetes.io/job-name={job}")).await?;

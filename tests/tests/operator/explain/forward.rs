@@ -43,7 +43,7 @@ pub async fn the_leader_answers(plane: &ControlPlane, manager: &Manager) {
     let said = text(&asked.await.unwrap());
     let (status, page) = manager.health("/debug/explain/default/second?kind=job&output=text").await.unwrap();
     assert_eq!(status, 200, "{page}");
-    // The first line tells what is asked about; waiting times go on meanwhile.
+    // The first line names what is asked about; waiting times continue meanwhile.
     assert_eq!(said.lines().next(), page.lines().next());
     assert!(said.contains("starts now with parallelism 1"), "{said}");
     assert_eq!(forwarding.asked().last(), Some(&forward));

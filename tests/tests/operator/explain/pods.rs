@@ -49,7 +49,7 @@ async fn is_well(place: &Place<'_>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_without_room_make_way_or_run_on_a_node_that_is_added() {
+async fn pods_without_room_run_after_a_preemption_or_on_a_node_that_is_added() {
     let place = place("explain-room", &json!({})).await;
     pool(&place, "small").allocatable("cpu", "2").make(&place.client).await.unwrap();
     make(&place, 4, json!({})).await;

@@ -25,9 +25,13 @@ async fn a_job_whose_cluster_queue_is_missing_starts_when_it_is_made() {
     place.flavor(&place.name).await.unwrap();
     place.local_queue("lq", &place.name).await.unwrap();
     place.make_job(&job("mine", "lq", 1, 1, 3_600)).await.unwrap();
-    let answer =
-        found_and(&place, "mine", &["ClusterQueueMissing"], "explain-no-queue/lq is for, does not exist")
-            .await;
+    let answer = found_and(
+        &place,
+        "mine",
+        &["ClusterQueueMissing"],
+        "explain-no-queue/lq points to the ClusterQueue ",
+    )
+    .await;
     remedy(
         &answer,
         "create the ClusterQueue explain-no-queue, or name a LocalQueue that is for one that exists",

@@ -64,7 +64,7 @@ pub async fn start(plane: &ControlPlane, setup: Setup) {
     *MANAGER.get().expect("plane() was called").lock().await = Some(manager);
 }
 
-/// Starts the manager anew with other configuration.
+/// Starts the manager again with other configuration.
 #[cfg(feature = "bench-hotswap")]
 pub async fn restart_with(plane: &ControlPlane, overrides: &Value) {
     let setup = stop().await.with(overrides);
@@ -105,7 +105,7 @@ pub struct World {
 }
 
 impl World {
-    /// The page's queue with so many chips for all namespaces, and so many pools of four nodes with four chips.
+    /// The page's queue with `chips` chips for all namespaces, and `pools` pools of four nodes with four chips.
     pub async fn new(name: &'static str, chips: u32, pools: u32) -> Self {
         let plane = plane().await;
         let world = Self { plane, name, client: plane.client().await.unwrap() };

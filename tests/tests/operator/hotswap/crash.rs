@@ -13,7 +13,7 @@ async fn killed_as_soon_as_the_victim_is_evicted_it_ends_the_same() {
     let lost = before.first().unwrap().clone();
     world.departs(&lost, true).await;
     let client = world.plane.client().await.unwrap();
-    eventually("the victim to be told", DEADLINE, || async {
+    eventually("the victim to be reported", DEADLINE, || async {
         let low = workloads::of_job(&client, world.name, LOW).await?.unwrap_or_default();
         Ok(if workloads::holds(&low, "Preempted") {
             Progress::Done(())

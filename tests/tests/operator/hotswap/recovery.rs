@@ -42,7 +42,7 @@ async fn fail(world: &World, pool: &str, failure: Failure) {
     }
 }
 
-/// Lets the first pool of `high` fail while `low` runs, with so many pools in all.
+/// Lets the first pool of `high` fail while `low` runs, with `pools` pools in all.
 async fn measure(name: &'static str, pools: u32, failure: Failure) -> Measured {
     let world = World::new(name, 64, pools).await;
     let (before, _) = world.both_run().await;

@@ -28,7 +28,7 @@ async fn a_manager_that_starts_while_no_node_is_ready_moves_nothing() {
     start(world.plane, setup).await;
     eventually("the brake to hold", DEADLINE, || async {
         let reported = notes(&world, "HotswapNotPossible").await;
-        let braked = |note: &String| note.ends_with("so that nothing is evicted");
+        let braked = |note: &String| note.ends_with("so nothing is evicted");
         let listed = listed(&world, HIGH).await;
         Ok(progress(
             reported.iter().any(braked) && listed == 8,

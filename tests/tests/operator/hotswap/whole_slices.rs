@@ -85,7 +85,7 @@ async fn one_job_of_a_jobset_moves_and_all_of_it_once_no_rack_is_free() {
     lose(&place, "a-1", "train-workers-0", "1").await;
     wait_for_nodes(&place, "train-workers-0", &["c-0", "c-1"]).await;
     assert_eq!(uids(&place, "train-workers-1").await, stays);
-    assert_eq!(jobs().await, before, "no Job of it was made anew");
+    assert_eq!(jobs().await, before, "no Job of it was made again");
     place
         .wait_for_event(
             &place.about_workload("train").await.unwrap(),

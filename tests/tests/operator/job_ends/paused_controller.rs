@@ -105,7 +105,7 @@ async fn make(place: &Place<'_>) {
 }
 
 /// All pods of these jobs have ended while the Job controller stands still, and the jobs are stopped meanwhile, by hand and to make room: they complete
-/// or fail once it goes on, whether the manager was killed in between or not.
+/// or fail once it continues, whether the manager was killed in between or not.
 pub async fn over_meanwhile(control: &ControlPlane, mut manager: Manager, killed: bool) -> Manager {
     let place = Place::bare(control, if killed { "still-killed" } else { "still" }).await.unwrap();
     make(&place).await;

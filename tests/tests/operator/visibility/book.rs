@@ -60,7 +60,7 @@ pub async fn its_pages_work_as_they_are_typed(plane: &ControlPlane) {
         typed(plane, stop).await;
     }
     let policy = kubectl(plane, &["get", "clusterqueue", "team-a", "-o", "jsonpath={.spec.stopPolicy}"]);
-    assert_eq!(policy.await.unwrap(), "None", "the queue goes on");
+    assert_eq!(policy.await.unwrap(), "None", "the queue continues");
     for roles in blocks("docs/tasks/rbac.md", "sh") {
         typed(plane, &roles).await;
     }

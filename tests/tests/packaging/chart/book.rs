@@ -33,7 +33,7 @@ fn values(page: &str) -> Vec<&str> {
     blocks.map(|block| block.split("\n```").next().unwrap()).collect()
 }
 
-/// What each line of a page gives to `--set`; a line that ends in a backslash goes on.
+/// What each line of a page gives to `--set`; a line that ends in a backslash continues.
 fn set(page: &str) -> Vec<Vec<String>> {
     let page = page.replace("\\\n", " ");
     let line = |line: &str| -> Vec<String> {

@@ -14,7 +14,7 @@ use crate::smooth::{Pace, TABLE, first_paint, is_painted_as_soon, is_soon, scrol
 /// The most megabytes that scripts hold after a garbage collection.
 const MOST_MEGABYTES: f64 = 30.0;
 
-/// So many jobs of as many queues.
+/// `jobs` jobs of `queues` queues.
 fn world(queues: usize, jobs: usize) -> String {
     let mut text = String::new();
     for flavor in 0..12 {

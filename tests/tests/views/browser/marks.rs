@@ -58,7 +58,7 @@ pub fn all_is_marked(drawn: &Value, quota: &str) {
     );
     assert_eq!(drawn["preempted"], 0);
     let key = texts("key");
-    for word in ["evicted", "a queue stops", "a queue goes on", "quota changes", "nodes", "stopped queue"] {
+    for word in ["evicted", "a queue stops", "a queue continues", "quota changes", "nodes", "stopped queue"] {
         assert!(key.iter().any(|one| one == word), "{word}: {key:?}");
     }
     let says = texts("says").join("; ");

@@ -18,7 +18,7 @@ pub const MESSAGE: &str = "<img src=x onerror=alert(2)> couldn't assign flavors 
 
 const EVENTS: [&str; 5] = ["admitted", "preempted", "evicted", "finished", "pending"];
 
-/// The time that is so many seconds after the beginning of the made-up cluster.
+/// The time that is `seconds` seconds after the beginning of the made-up cluster.
 fn at(seconds: usize) -> String {
     format!(
         "2026-11-{:02}T{:02}:{:02}:{:02}Z",
@@ -100,7 +100,7 @@ fn queue(number: usize) -> Value {
     })
 }
 
-/// `/api/now`, after so many more admissions.
+/// `/api/now`, after `more` more admissions.
 pub fn now(more: usize) -> Value {
     let own = |n: usize| match n {
         0 => json!([{"flavor": "spot", "resources": [resource("cpu", 1.0, "", 3)]}]),
@@ -225,7 +225,7 @@ pub fn report() -> Value {
     report_of(WORKLOADS)
 }
 
-/// The same of so many Workloads.
+/// The same of `workloads` Workloads.
 pub fn report_of(workloads: usize) -> Value {
     let mut lines = vec![
         json!({"at": 9000, "event": "scenario", "message": "nodes fail: node-1, node-2"}),

@@ -35,8 +35,8 @@ async fn what_a_text_might_bring_into_the_page_is_refused() {
     for (does, directive) in REFUSED {
         let script = format!(
             "new Promise((done) => {{
-               const told = (event) => done([event.effectiveDirective, window.ran ?? null]);
-               document.addEventListener('securitypolicyviolation', told, {{ once: true }});
+               const reported = (event) => done([event.effectiveDirective, window.ran ?? null]);
+               document.addEventListener('securitypolicyviolation', reported, {{ once: true }});
                {does};
              }})"
         );

@@ -70,7 +70,7 @@ async fn thousands_of_queues_and_workloads_stay_smooth() {
         elements.as_u64().unwrap() < MOST_ELEMENTS && megabytes < MOST_MEGABYTES,
         "{elements}, {megabytes}"
     );
-    // What was shown is let go.
+    // What was shown is dropped.
     for _ in 0..3 {
         go(&mut page, "report", "side by side").await;
         go(&mut page, "now", "1000 queues").await;

@@ -32,7 +32,7 @@ fn news(state: &State) {
     state.news.send_modify(|news| *news += 1);
 }
 
-/// Waits until so many streams are open at the server.
+/// Waits until `wanted` streams are open at the server.
 async fn streams(state: &Arc<State>, wanted: usize) {
     eventually(&format!("{wanted} open streams"), DEADLINE, || async {
         let open = state.open.load(Ordering::Relaxed);

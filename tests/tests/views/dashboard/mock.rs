@@ -47,9 +47,9 @@ pub struct State {
     pub news: watch::Sender<usize>,
     /// Since when the cluster cannot be read.
     pub old: Mutex<Option<String>>,
-    /// So many times the view Now is refused.
+    /// How many times the view Now is refused.
     pub refuses: AtomicUsize,
-    /// So many times rows are refused that are not the first of a list.
+    /// How many times rows are refused that are not the first of a list.
     pub refuses_rows: AtomicUsize,
 }
 

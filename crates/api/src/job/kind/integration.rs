@@ -94,7 +94,7 @@ pub struct Integration {
     pub wraps_objects: bool,
     /// Whether its controller reuses parts from before a start as they are, even if the job's templates have changed.
     pub resumes_parts_as_made: bool,
-    /// Whether its controller lets a part that runs go on when the job is stopped: Sluice stops it then.
+    /// Whether its controller lets a part that runs continue when the job is stopped: Sluice stops it then.
     pub leaves_parts: bool,
     /// The gate with which its parts clean up after it on its quota: a deleted job keeps that until they are gone.
     pub parts_clean_up: Option<Gate>,
@@ -106,7 +106,7 @@ pub struct Integration {
     pub listing_label: Option<&'static str>,
     /// Whether only that label identifies the job of a new pod: the job is not its controller, or only becomes it later. The job contains the pod's
     /// name, or the name of the pod that controls it.
-    pub pods_tell_by_label: bool,
+    pub pods_are_labelled: bool,
     /// Where they do: the label selector of the pods that make the others.
     pub maker_pods: Option<&'static str>,
     /// The value of `spec.managedBy` that means the kind's own controller.
@@ -182,7 +182,7 @@ pub(super) const PLAIN: Integration = Integration {
     part_label: None,
     pod_label: None,
     listing_label: None,
-    pods_tell_by_label: false,
+    pods_are_labelled: false,
     maker_pods: None,
     managed_by: None,
     follows_changes: false,

@@ -12,7 +12,7 @@ use super::*;
 const POOL: &str = "pool";
 /// What pods take besides their place.
 const TPU: &str = "tpu";
-/// So many nodes.
+/// The number of nodes.
 const NODES: usize = 6;
 
 /// A node: chips, places for pods, and whether its group is whole.

@@ -51,7 +51,7 @@ fn candidates<'a>(all: &'a [Spec], root: Option<&str>) -> Candidates<'a> {
     Candidates::new(made.collect(), |one| lent(one.at))
 }
 
-/// A ground of names, on which a condition says what fits; so many questions are answered.
+/// A ground of names, on which a condition says what fits; a limited number of questions is answered.
 struct Names<'k, F> {
     gone: Vec<&'k str>,
     fits: F,

@@ -159,7 +159,7 @@ fn decisions_do_not_depend_on_what_was_forgotten() {
             assert_eq!(sweeping.audit(), Ok(()), "seed {seed}, step {step}");
             if step % 16 == 0 {
                 let (of_one, mut of_other) = (sweeping.take_changed(), keeping.take_changed());
-                // That a Cohort does not exist can be told only while its name is known.
+                // That a Cohort does not exist can be reported only while its name is known.
                 of_other.cohorts.retain(|name| sweeping.world.forest.cohort(name).is_some());
                 assert!(of_other.cohorts.iter().all(|name| of_one.cohorts.contains(name)));
                 let queues = |changed: Changed| (changed.cluster_queues, changed.local_queues);

@@ -6,7 +6,7 @@ use super::fixture::{LEVELS, Pods, World, node, pods, show, world_of};
 use crate::topology::HOSTNAME;
 use crate::topology::request::Placement;
 
-/// So many cpus a node has at most.
+/// The most cpus of a node.
 const MOST_CPUS: i64 = 2;
 const NODES: usize = 8;
 /// How many nodes the domains of each level have; the domain of a node is its number divided by that.
@@ -84,7 +84,7 @@ impl Small {
         Self { cpus, all }
     }
 
-    /// All placements of so many pods.
+    /// All placements of `count` pods.
     fn placements(&self, count: i64) -> impl Iterator<Item = &OnNodes> {
         usize::try_from(count).ok().and_then(|count| self.all.get(count)).into_iter().flatten()
     }

@@ -41,7 +41,7 @@ pub(super) struct Pods {
     pub(super) beside: Option<SharedAssignment>,
 }
 
-/// So many pods of one cpu each.
+/// `count` pods of one cpu each.
 pub(super) fn pods(count: i64) -> Pods {
     let spec = PodSetSpec { count, ..crate::fixtures::pods("main") };
     Pods { spec, request: None, per_pod: vec![("cpu".to_owned(), 1)], previous: None, beside: None }

@@ -216,7 +216,7 @@ fn what_was_refused_is_not_searched_for_again_while_the_nodes_of_its_tree_are_as
 }
 
 #[test]
-fn what_was_refused_is_searched_for_anew_once_a_node_of_its_tree_comes_or_is_labelled() {
+fn what_was_refused_is_searched_for_again_once_a_node_of_its_tree_comes_or_is_labelled() {
     let (mut world, set, refused) = refused();
     world.node(&node("b", "r7", "n7", &[("cpu", 1)]));
     assert_eq!((world.put(&set), work(&world)), (refused.clone(), (2, 9)));
@@ -230,7 +230,7 @@ fn what_was_refused_is_searched_for_anew_once_a_node_of_its_tree_comes_or_is_lab
 }
 
 #[test]
-fn a_node_that_is_labelled_or_tainted_is_the_one_leaf_that_is_counted_anew() {
+fn a_node_that_is_labelled_or_tainted_is_the_one_leaf_that_is_counted_again() {
     let (mut world, set, refused) = refused();
     let picky = set.clone().selector(&[("disk", "fast")]);
     assert!(world.put(&picky).contains("nodeSelector: 4"));
@@ -258,7 +258,7 @@ fn a_node_that_is_labelled_or_tainted_is_the_one_leaf_that_is_counted_anew() {
 }
 
 #[test]
-fn a_node_that_is_not_ready_or_cordoned_is_the_one_leaf_that_is_counted_anew() {
+fn a_node_that_is_not_ready_or_cordoned_is_the_one_leaf_that_is_counted_again() {
     let (mut world, set, refused) = refused();
     let mut away = node("b", "r0", "n0", &[("cpu", 4)]);
     away.usable = false;
@@ -278,7 +278,7 @@ fn a_node_that_is_not_ready_or_cordoned_is_the_one_leaf_that_is_counted_anew() {
 }
 
 #[test]
-fn a_node_that_joins_a_rack_or_leaves_it_is_the_one_leaf_that_is_counted_anew() {
+fn a_node_that_joins_a_rack_or_leaves_it_is_the_one_leaf_that_is_counted_again() {
     let (mut world, set, refused) = refused();
     let more = refused.replace("only 8", "only 9");
     for _ in 0..3 {

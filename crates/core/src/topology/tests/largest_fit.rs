@@ -5,7 +5,7 @@ use crate::fixtures::n;
 
 const GPU: &str = "nvidia.com/gpu";
 
-/// Two racks of two nodes with so many GPUs each.
+/// Two racks of two nodes with `amounts` GPUs.
 fn gpus(amounts: [i64; 4]) -> World {
     let mut world = world_of(&LEVELS);
     let names = [("r1", "a"), ("r1", "b"), ("r2", "c"), ("r2", "d")];

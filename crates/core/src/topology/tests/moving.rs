@@ -122,7 +122,7 @@ fn the_required_domain_of_the_job_is_kept() {
 fn only_slices_that_the_loss_leaves_incomplete_move_and_nothing_without_slices_does() {
     let (_, slice) = lose(&mut racks(), &pods(2).required("rack"), &AB[..2], "a1");
     assert_eq!(slice, "");
-    // The lost node had a whole slice: that is placed anew as ever.
+    // The lost node had a whole slice: that is placed again as ever.
     let set = pods(2).unconstrained().slice(HOSTNAME, 1);
     assert_eq!(moved(&mut racks(), &set, &[("a0", 1), ("b0", 1)], "a0"), "a1=1 b0=1");
 }

@@ -152,7 +152,7 @@ impl<'m> Naive<'m> {
         (if self.least_free { slices } else { -slices }, self.pods(domain), domain.start)
     }
 
-    /// Takes domains in order until so many pods have a place; the last one is the tightest that will do. Nothing if they do not fit.
+    /// Takes domains in order until `rest` pods have a place; the last one is the tightest that will do. Nothing if they do not fit.
     fn pick(&self, level: usize, mut list: Vec<Domain>, mut rest: i64) -> Option<Vec<(Domain, i64)>> {
         list.retain(|domain| self.takes(level, domain) > 0);
         let mut picked = Vec::new();

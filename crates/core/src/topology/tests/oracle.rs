@@ -46,7 +46,7 @@ pub(super) fn got(hosts: &[Host], placed: &Placement, set: usize, level: usize) 
     got
 }
 
-/// How few of these hold so many.
+/// How few of these hold `count`.
 fn fewest(room: impl Iterator<Item = i64>, mut count: i64) -> usize {
     let mut room: Vec<i64> = room.collect();
     room.sort_unstable_by_key(|room| -room);

@@ -58,7 +58,7 @@ fn any_node(random: &mut Random) -> NodeSpec {
     node
 }
 
-/// What a run holds, to start anew from it.
+/// What a run holds, to start again from it.
 #[derive(Default)]
 struct Kept {
     nodes: Vec<NodeSpec>,
@@ -128,7 +128,7 @@ fn fits(world: &World) -> String {
 }
 
 /// The same state, built from nothing. Places have other ids there, so that usage is taken over as usage by other pods.
-fn anew(world: &World, kept: &Kept, levels: &[&str]) -> World {
+fn rebuilt(world: &World, kept: &Kept, levels: &[&str]) -> World {
     let mut fresh = world_of(levels);
     for node in &kept.nodes {
         fresh.node(node);
@@ -163,7 +163,7 @@ fn random_events_leave_what_a_new_start_gives() {
         let mut kept = Kept::default();
         for _ in 0..40 {
             step(&mut random, &mut world, &mut kept);
-            let mut fresh = anew(&world, &kept, &LEVELS);
+            let mut fresh = rebuilt(&world, &kept, &LEVELS);
             for gates in [&mut world.config.gates, &mut fresh.config.gates] {
                 (gates.tas_profile_mixed, gates.tas_balanced_placement) = (seed % 2 == 0, seed % 3 == 0);
             }
@@ -223,7 +223,7 @@ fn random_events_where_domains_are_racks() {
         let mut kept = Kept::default();
         for _ in 0..40 {
             step(&mut random, &mut world, &mut kept);
-            let mut fresh = anew(&world, &kept, &levels);
+            let mut fresh = rebuilt(&world, &kept, &levels);
             let set = pods(1 + random.below(6)).preferred("rack");
             assert_eq!(world.put(&set), fresh.put(&set), "seed {seed}");
         }

@@ -169,7 +169,7 @@ fn an_elastic_slice_of_the_same_size_keeps_its_assignment() {
 }
 
 #[test]
-fn an_elastic_slice_is_placed_anew_where_it_cannot_stay() {
+fn an_elastic_slice_is_placed_again_where_it_cannot_stay() {
     assert_eq!(elastic().put(&pods(2).previous(&[("gone", 1)])), "a=2");
     assert_eq!(elastic().put(&pods(3).required("rack").previous(&[("a", 1)])), "c=3");
     let mut world = elastic();

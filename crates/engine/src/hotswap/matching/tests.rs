@@ -46,7 +46,7 @@ fn pods_may_be_where_the_table_says() {
 }
 
 #[test]
-fn the_core_is_told_what_nothing_is_tolerated_by_and_fields() {
+fn the_core_gets_taints_that_nothing_tolerates_and_fields() {
     let toleration =
         |operator: &str| Toleration { operator: Some(operator.to_owned()), ..Toleration::default() };
     assert_eq!(scheduling::tolerations(&[toleration("Like"), toleration("Exists"), toleration("")]).len(), 2);

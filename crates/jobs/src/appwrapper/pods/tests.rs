@@ -198,7 +198,7 @@ fn a_wrapped_object_that_was_changed_exceeds_what_was_declared() {
         of_job(|job| job["spec"]["parallelism"] = json!(4)),
         Some(format!("{place} has 4 pods of \"main\", and 3 were declared"))
     );
-    let other = Some(format!("{place} has pods of \"main\" that ask for something else than was declared"));
+    let other = Some(format!("{place} has pods of \"main\" whose requests differ from the declared ones"));
     assert_eq!(of_job(|job| job["spec"]["template"] = pod("2")), other);
     assert_eq!(of_job(|job| job["spec"]["template"]["spec"]["overhead"] = json!({"cpu": "5"})), other);
     assert_eq!(of_job(|job| job["metadata"]["name"] = json!("another")), None);
@@ -209,7 +209,7 @@ fn a_wrapped_object_that_was_changed_exceeds_what_was_declared() {
     let hosts = of_ray(|ray| ray["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["numOfHosts"] = json!(9));
     assert!(hosts.unwrap().ends_with("has 18 pods of \"a\", and 2 were declared"));
     let submitter = of_ray(|ray| ray["spec"]["submitterPodTemplate"] = pod("64"));
-    assert!(submitter.unwrap().ends_with("of \"submitter\" that ask for something else than was declared"));
+    assert!(submitter.unwrap().ends_with("of \"submitter\" whose requests differ from the declared ones"));
     let scaled = of_ray(|ray| ray["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] = json!(true));
     assert!(scaled.unwrap().contains("cannot be read: spec.rayClusterSpec.enableInTreeAutoscaling"));
 }

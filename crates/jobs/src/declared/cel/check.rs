@@ -140,7 +140,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Has an operand be paid for before it is used.
+    /// Charges for an operand before its use.
     fn paid(&mut self, operand: &mut IdedExpr, factor: i64, depth: usize) -> Result<(), String> {
         self.expression(operand, depth + 1)?;
         match &operand.expr {

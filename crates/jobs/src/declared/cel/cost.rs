@@ -93,8 +93,8 @@ impl StaticVal for Budget {}
 /// Adds the functions that pay.
 pub(super) fn add_to(env: &mut Env) {
     let signature = || vec![types::DYN_TYPE, types::DYN_TYPE, types::INT_TYPE];
-    env.add_overload(PAY, PAY, signature(), pay).expect("no function of CEL is called so");
-    env.add_overload(RANGE, RANGE, signature(), range).expect("no function of CEL is called so");
+    env.add_overload(PAY, PAY, signature(), pay).expect("CEL has no function of this name");
+    env.add_overload(RANGE, RANGE, signature(), range).expect("CEL has no function of this name");
 }
 
 fn pay<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {

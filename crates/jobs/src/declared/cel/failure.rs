@@ -9,7 +9,7 @@ pub(in crate::declared) enum Failure {
     #[error("no such key: {0}")]
     Absent(String),
     /// It costs too much for an object like this.
-    #[error("it takes more than the {} steps that one object may take", Budget::STEPS)]
+    #[error("evaluation exceeds the limit of {} steps per object", Budget::STEPS)]
     TooCostly,
     /// It cannot be evaluated, or has a value of another type.
     #[error("{0}")]

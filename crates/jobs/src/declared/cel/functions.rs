@@ -87,7 +87,7 @@ pub(super) fn cost(call: &CallExpr) -> Result<(u64, i64), String> {
         let Some(text) = call.args.get(at) else { return Ok(None) };
         match &text.expr {
             Expr::Literal(LiteralValue::String(text)) => Ok(Some(text.inner())),
-            _ => Err(format!("the {what} of {name} must be a string that is written there")),
+            _ => Err(format!("the {what} of {name} must be a string literal")),
         }
     };
     let longest = |text: Option<&str>| i64::try_from(text.map_or(0, str::len)).unwrap_or(i64::MAX);

@@ -28,7 +28,7 @@ pub(super) const NAMES: [&str; 3] = ["sets.contains", "sets.equivalent", "sets.i
 pub(super) fn add_to(env: &mut Env) {
     for (name, operands, function) in FUNCTIONS {
         env.add_overload(name, name, (0..=operands).map(|_| DYN_TYPE).collect(), function)
-            .expect("no function of CEL is called so");
+            .expect("CEL has no function of this name");
     }
     // With a text that is written in the expression: the call has paid for the list.
     let of_lists: [(&str, Function); 2] = [("indexOf", index_in_list), ("lastIndexOf", last_index_in_list)];

@@ -267,7 +267,7 @@ fn pod_sets_of_which_none_is_left_cannot_come_back_larger() {
         bare["spec"].as_object_mut().unwrap().remove(part);
     }
     let reported = world.refusals(kind, &bare, Some(&made));
-    assert!(reported.contains("none of its declared pod sets is there"), "{reported}");
+    assert!(reported.contains("the object has none of the declared pod sets"), "{reported}");
     bare["spec"]["coordinator"] = json!({"spec": {"containers": "none"}});
     let reported = world.refusals(kind, &bare, Some(&made));
     assert!(reported.contains("spec.coordinator"), "{reported}");

@@ -73,7 +73,7 @@ fn the_start_time_of_a_job_that_is_over_is_kept() {
 }
 
 #[test]
-fn a_stop_goes_on_when_no_pod_can_succeed_any_more() {
+fn a_stop_continues_when_no_pod_can_succeed_any_more() {
     let begun = |status: &Value| {
         let mut begun = object(&json!({"suspend": true, "completions": 3}), status);
         begun["metadata"]["annotations"]["kueue.x-k8s.io/stopping"] = json!("true");

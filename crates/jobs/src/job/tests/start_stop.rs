@@ -136,7 +136,7 @@ proptest! {
         for (key, value) in &adds.node_selector {
             prop_assert_eq!(view.pod_sets[0].scheduling.node_selector.get(key), Some(value));
         }
-        // The manager dies after `crash` steps; its successor observes again and goes on.
+        // The manager dies after `crash` steps; its successor observes again and continues.
         let mut now = started;
         now["status"]["startTime"] = json!("2026-01-02T04:00:00Z");
         let mut left = crash;

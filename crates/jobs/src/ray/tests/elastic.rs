@@ -54,7 +54,7 @@ fn refused(kind: JobKind, object: &Value, old: Option<&Value>, gates: Gates) -> 
     result.err().map(|denied| denied.to_string()).unwrap_or_default()
 }
 
-/// What the start of an elastic job adds, with so many pods of the second pod set.
+/// What the start of an elastic job adds, with `small` pods of the second pod set.
 fn additions(view: &JobView, small: i32) -> Vec<PodSetInfo> {
     let info = |set: &JobPodSet| {
         let mut info = PodSetInfo { name: set.name.clone(), count: set.count, ..PodSetInfo::default() };

@@ -166,7 +166,7 @@ async function follow() {
       if (error.code === 401) return askForToken(error);
       if (error.code === 404) { say("not live: this server does not report changes"); return; }
       if (signal.aborted) continue;
-      // What is shown is read now and then, if it is not told that it changes.
+      // What is shown is read now and then, if no change of it is announced.
       if (error.code === 429 && shown && !shown.view.once) read(shown);
       say(error.code >= 400 ? `not live: ${error.message}` : "not live: the server cannot be reached");
     } finally {

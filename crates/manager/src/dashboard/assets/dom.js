@@ -50,10 +50,10 @@ export function tips(box) {
     box.style.left = Math.max(Math.min(left, innerWidth - box.offsetWidth - 8), 4) + "px";
     box.style.top = Math.max(Math.min(top, innerHeight - box.offsetHeight - 8), 4) + "px";
   };
-  const tell = (event) => show(event.target.closest ? event.target.closest("[data-t]") : null, event.clientX + 14, event.clientY + 14);
+  const explain = (event) => show(event.target.closest ? event.target.closest("[data-t]") : null, event.clientX + 14, event.clientY + 14);
   // A finger points too.
-  document.addEventListener("pointermove", tell);
-  document.addEventListener("pointerdown", tell);
+  document.addEventListener("pointermove", explain);
+  document.addEventListener("pointerdown", explain);
   const hide = () => { box.style.display = "none"; };
   const tellFocused = () => {
     const mark = document.activeElement;

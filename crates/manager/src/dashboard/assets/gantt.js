@@ -170,7 +170,7 @@ export class Gantt {
     this.options.onRange?.(begin, begin + span);
   }
 
-  /** The same without telling others: they may be longer. */
+  /** The same without notifying others: they may be longer. */
   showRange(from, to) {
     this.range = [from, Math.max(to, from + 1)];
     this.redraw();

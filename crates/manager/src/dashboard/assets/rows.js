@@ -69,7 +69,7 @@ export class Rows {
     this.table.style.setProperty("--bar", `${this.body.offsetWidth - this.body.clientWidth}px`);
   }
 
-  /** A row with other cells. It stays the same element, so that the focus does, and a screen reader says nothing anew. */
+  /** A row with other cells. It stays the same element, so that the focus does, and a screen reader says nothing again. */
   renew(row, at) {
     const next = this.line(at);
     next.setAttribute("tabindex", row.getAttribute("tabindex"));

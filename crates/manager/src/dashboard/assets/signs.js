@@ -5,7 +5,7 @@ import { draw } from "./dom.js";
 /** How a hold ended, in words. */
 export const ENDS = { open: "still running", finished: "finished", failed: "failed", preempted: "preempted", evicted: "evicted" };
 /** What happened to nodes, queues or quota, in words. */
-export const KINDS = { nodes: "nodes", stop: "a queue stops", resume: "a queue goes on", quota: "quota changes", refused: "an object is refused", scenario: "other changes" };
+export const KINDS = { nodes: "nodes", stop: "a queue stops", resume: "a queue continues", quota: "quota changes", refused: "an object is refused", scenario: "other changes" };
 /** Shapes differ, too, for those who do not see the colours. */
 export const SHAPES = {
   preempted: "M-4-4l8 8m0-8l-8 8",

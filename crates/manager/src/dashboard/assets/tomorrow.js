@@ -24,7 +24,7 @@ function reports(host, sides) {
     const used = (report.flavors ?? []).slice(0, 20).filter((flavor) => Number.isFinite(flavor.utilisation)).map((flavor) => `${flavor.resource} of ${flavor.flavor}: ${flavor.utilisation} % used`);
     return { space, schedule, title, section: el("section", { class: "card" }, el("h2", null, title), el("p", null, `${show(schedule.end)} from ${stamp(schedule.start)}: ${figures}`), used.length ? el("p", null, used.join("; ")) : "",
       report.cut ? el("p", null, `There are too many events: the schedule is shown for the first ${show(schedule.end)}.`) : "",
-      report.partial ? el("p", null, `There was no time for more of the simulation, or another user waits for theirs: this is its first ${show(schedule.end)}. kubectl kueue simulate --from-cluster has no such limit.`) : "",
+      report.partial ? el("p", null, `The simulation stopped early, because its time was over or another user waits. Shown: the first ${show(schedule.end)}. kubectl kueue simulate --from-cluster has no such limit.`) : "",
       report.hidden ? el("p", null, "Workloads of namespaces that you may not see are left out.") : "", space) };
   });
   host.replaceChildren(el("div", { class: sections.length > 1 ? "sides" : "" }, sections.map(({ section }) => section)));
@@ -107,7 +107,7 @@ export function view(host) {
       note.replaceChildren(...left, ...(answer.changed ? [el("h2", null, "What the changes bring"), el("ul", { class: "words" }, sentences.slice(0, 200).map((text) => el("li", null, String(text))))] : []));
       end = reports(below, sides);
     } catch (error) {
-      if (error.name !== "AbortError") note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, "This server does not play the future.") : trouble(error));
+      if (error.name !== "AbortError") note.replaceChildren(error.code === 404 ? el("p", { class: "plain" }, "This server does not simulate the future.") : trouble(error));
     }
     busy = false;
     play.disabled = false;

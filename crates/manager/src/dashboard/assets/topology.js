@@ -18,7 +18,7 @@ function forHeat(domain, resource) {
 }
 
 function fitTable(fits, levels) {
-  if (!Array.isArray(fits)) return el("p", null, "How large a job fits now is not known here: the manager's dashboard and its metric sluice_topology_largest_fit show it.");
+  if (!Array.isArray(fits)) return el("p", null, "This page cannot show how large a job fits now: see the manager's dashboard or the metric sluice_topology_largest_fit.");
   if (!fits.length) return el("p", null, "No node offers an extended resource, so it is not shown how large a job fits.");
   const sizes = new Map();
   for (const fit of fits) {
@@ -50,10 +50,10 @@ export function topologySection(host) {
   const open = (name) => {
     if (!lowest()) { path = [...path, name]; offset = 0; load(); return; }
     opened = name;
-    tell();
+    showJobs();
   };
   /** The jobs of the domain that is opened. */
-  const tell = () => {
+  const showJobs = () => {
     const domain = opened === null ? null : domains.find((one) => one.name === opened);
     if (!domain) { detail.replaceChildren(); return; }
     const jobs = (domain.jobs ?? []).map((job) => el("li", null, el("a", { href: workloadLink(job.namespace, job.workload) }, `${job.namespace}/${job.workload}`), `: ${job.pods} ${job.pods === 1 ? "pod" : "pods"}`));
@@ -81,7 +81,7 @@ export function topologySection(host) {
       domains = answer.domains ?? [];
       note.replaceChildren(answer.hidden ? el("p", null, "You may not see single nodes.") : "");
       draw();
-      tell();
+      showJobs();
     } catch (error) {
       if (error.name !== "AbortError") note.replaceChildren(trouble(error));
     }

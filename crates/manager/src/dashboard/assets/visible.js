@@ -3,7 +3,7 @@
 const BESIDE = 4;
 
 /**
- * Makes the rows of a scroller that can be seen and some beside them, and takes the others away. One with the focus stays, so that the keys go on
+ * Makes the rows of a scroller that can be seen and some beside them, and takes the others away. One with the focus stays, so that the keys continue
  * working. `shown` has those that exist, by their place in the list. Gives the first place and the one past the last.
  */
 export function showVisible(scroller, space, shown, { height, count, make }) {

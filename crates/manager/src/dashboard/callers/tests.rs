@@ -12,7 +12,7 @@ use crate::fake_api::{client, found};
 /// Namespaces of the large cluster.
 const NAMESPACES: usize = 1000;
 
-/// A cluster of so many namespaces with a LocalQueue each.
+/// A cluster of `namespaces` namespaces with a LocalQueue each.
 fn store(namespaces: usize) -> Arc<Store> {
     let store = Arc::<Store>::default();
     for number in 0..namespaces {

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dashboard::store::tests::condition;
 
-/// A Workload with two pod sets, of four pods with six cores and of one with half a core, that holds quota for so many of the first.
+/// A Workload with two pod sets, of four pods with six cores and of one with half a core, that holds quota for `assigned` of the first.
 fn holds(assigned: i32, over: i32) -> WorkloadRow {
     let pods = |name: &str, count: i32| json!({"name": name, "count": count, "template": {"spec": {"containers": []}}});
     let set = |name: &str, count: i32, cpu: &str| json!({"name": name, "count": count, "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": cpu}});

@@ -378,7 +378,7 @@ fn what_is_asked_has_bounds() {
     assert!(asked(nodes(1000)).is_ok() && asked(nodes(1001)).is_err() && asked(nodes(0)).is_err());
 }
 
-/// Gives up when it was asked so many times.
+/// Gives up when it was asked `most` times.
 fn after(most: usize) -> (Cancel, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);

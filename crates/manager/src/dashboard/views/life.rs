@@ -1,4 +1,4 @@
-//! The whole life of a Workload, as far as anything says it: its conditions and checks, which tell of the present attempt only, the journal, what
+//! The history of a Workload, as far as anything says it: its conditions and checks, which are those of the present attempt only, the journal, what
 //! is remembered of the whole cluster, and its events, which the API server keeps for an hour.
 
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sluice_api::conditions::reason;
 use sluice_api::journal::{self, WorkloadLine};
 use sluice_api::slim;
-use sluice_sim::explain::{Event, are_told};
+use sluice_sim::explain::{Event, are_reported};
 
 use crate::dashboard::happening::{Happening, rank, word};
 use crate::dashboard::rows::{Fact, WorkloadRow};
@@ -55,8 +55,9 @@ pub fn life(
     let events: Vec<_> = Event::all(events.unwrap_or_default()).iter().filter_map(of_event).collect();
     let said: Vec<_> = events.iter().map(|event| (event.says(), event.at)).collect();
     let known: Vec<_> = moments.iter().map(|known| (known.says(), known.at)).collect();
-    let told = are_told(&said, &known, |says| says.0 == WAITING);
-    moments.extend(events.into_iter().zip(told).filter(|(_, told)| !told).map(|(event, _)| event));
+    let reported = are_reported(&said, &known, |says| says.0 == WAITING);
+    moments
+        .extend(events.into_iter().zip(reported).filter(|(_, reported)| !reported).map(|(event, _)| event));
     in_order(&mut moments);
     let shown = |one: Moment| json!({"at": one.at.to_string(), "what": one.what, "reason": one.reason, "message": one.message});
     moments.into_iter().map(shown).collect()
@@ -85,7 +86,7 @@ fn present(row: &WorkloadRow, workload: &slim::Workload) -> Vec<Moment> {
             Some(fact) => of_fact(fact),
             None if condition.type_ == "QuotaReserved" => WAITING,
             None if condition.type_ == "PodsReady" => "podsNotReady",
-            // What was true and is not any more is told by what came instead.
+            // A condition that no longer holds is described by its successor.
             None => continue,
         };
         let why = (&*condition.reason, &*condition.message);

@@ -18,7 +18,7 @@ fn number(uri: &Uri, name: &str) -> usize {
     value.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// A page of objects with so many small maps each, of a list without an end.
+/// A page of objects with `maps` small maps each, of a list without an end.
 fn endless(uri: &Uri, maps: usize) -> Response {
     let object = json!({"metadata": {"name": "x", "namespace": "a", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
         "spec": {"queueName": "lq", "many": vec![json!({"a": 0}); maps]}});
@@ -63,7 +63,7 @@ async fn a_list_without_an_end_is_cut_and_reported() {
     let reads = Reads::within(client, LONG, SMALL, Slots::new(1, 1));
     let live = reads.world(AROUND, &[]).await;
     let unread: Vec<_> = live.unread.iter().map(|unread| (unread.what, unread.why.as_str())).collect();
-    assert_eq!(unread, [("workloads", "there is more than an answer may hold (16 MiB)")]);
+    assert_eq!(unread, [("workloads", "the answer exceeds the limit of 16 MiB")]);
     let held = weights(&live);
     assert!(held <= SMALL && held > SMALL / 2, "{held}");
     // About 130 kilobytes each: a hundred, in pages of fifty.

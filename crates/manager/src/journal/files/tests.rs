@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// Room for so many bytes, as a process without files has it.
+/// Room for `most` bytes, as a process without files has it.
 fn room(folder: &Path, most: u64) -> Quota<'_> {
     let remove: Remove = |path| fs::remove_file(path);
     Quota { folder, most, kept: "", process: "none", patience: Duration::ZERO, remove }

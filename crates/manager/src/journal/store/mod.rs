@@ -34,7 +34,7 @@ use crate::supervise::Supervisor;
 const LOOK: Duration = Duration::from_secs(30);
 /// The pauses after failures; the longest one is that after a refusal, too.
 const PAUSES: Backoff = Backoff::seconds(1, 60);
-/// After so many refusals without a file in between it is the store that refuses, not one file that is refused.
+/// After this number of refusals without a file in between it is the store that refuses, not one file that is refused.
 const MOST_REFUSALS: usize = 2;
 
 /// Signals that a file was closed; dropped when the last one is.
@@ -198,7 +198,7 @@ impl Sender {
         if let Err(error) = noted.await {
             // A full disk has no room for a note. The next process finds the object in the store.
             self.settled.insert(name.to_owned(), changed);
-            warn!(file = name, %error, "that a file of the journal is in the object store cannot be noted");
+            warn!(file = name, %error, "cannot record that a journal file is in the object store");
         }
         self.registry.record(JOURNAL_FILES_STORED.sample([], 1.0));
         Ok(true)

@@ -31,7 +31,7 @@ pub enum SettingsError {
     #[error("{0}")]
     Certificates(String),
     /// The environment's settings for the store are wrong.
-    #[error("journal.store: what the environment says about {0} cannot be used: {1}")]
+    #[error("journal.store: the environment's settings for {0} are invalid: {1}")]
     Environment(String, String),
 }
 
@@ -42,7 +42,7 @@ pub(super) enum SendError {
     #[error("{0}")]
     Refused(String),
     /// Other files have its names.
-    #[error("{0} is there already, with other contents")]
+    #[error("{0} exists already, with other contents")]
     Taken(String),
     /// The store cannot be reached, or has trouble.
     #[error("{0}")]

@@ -12,7 +12,7 @@ fn registry() -> Arc<Registry> {
 
 const DISK: Disk = Disk { make: files::create, remove: |path| std::fs::remove_file(path), pause: PAUSE };
 
-/// A journal with room for so many lines before it.
+/// A journal with room for `buffer` lines before it.
 fn with(supervisor: &Supervisor, section: &config::Journal, buffer: usize) -> Journal {
     Journal::with(supervisor, section, "pod", (buffer, DISK, None), Lost::new(registry())).unwrap()
 }
@@ -108,7 +108,7 @@ async fn a_full_disk_costs_lines_that_are_counted_and_said_once_it_takes_some_ag
         "{}",
         registry.text()
     );
-    assert!(fatal.try_recv().is_err(), "the manager goes on");
+    assert!(fatal.try_recv().is_err(), "the manager continues");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn a_disk_that_stays_full_is_tried_seldom_and_everything_counted() {
     (0..5000).for_each(|number| journal.put(line(number)));
     drop(journal);
     assert!(registry.text().contains("sluice_journal_lines_lost_total 5000\n"), "{}", registry.text());
-    assert!(fatal.try_recv().is_err(), "the manager goes on");
+    assert!(fatal.try_recv().is_err(), "the manager continues");
 }
 
 #[tokio::test]

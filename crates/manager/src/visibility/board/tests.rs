@@ -73,7 +73,7 @@ impl Follower {
         self.apply(Input::Deleted { object: ObjectRef { ..object.object_ref() }, uid: None });
     }
 
-    /// Takes over what changed, two at a time; how many Workloads were told.
+    /// Takes over what changed, two at a time; how many Workloads were reported.
     pub(crate) fn follow(&mut self) -> usize {
         let mut reported = 0;
         while self.engine.has_moves() {
@@ -214,7 +214,7 @@ fn a_new_owner_is_shown_although_the_place_is_the_same() {
     assert_eq!(owners, [1, 0, 1, 1]);
 }
 
-/// ClusterQueues whose members are in the order of the usage of their LocalQueues, and so many of these.
+/// ClusterQueues whose members are in the order of the usage of their LocalQueues, and `count` of these.
 fn by_usage(count: u32) -> Follower {
     let mut configuration = sluice_sim::Options::default_configuration();
     configuration.admission_fair_sharing = Some(sluice_api::config::AdmissionFairSharing {
@@ -253,7 +253,7 @@ fn usages_that_arrive_before_their_queues_order_them_all_the_same() {
     };
     let least_used_first: Vec<_> = (0..9).rev().map(|number| format!("w{number}")).collect();
     assert_eq!(names(follower.cluster_queue("cq", ALL).unwrap()), least_used_first);
-    // An order that was made before a queue is known is made anew when that comes.
+    // An order that was made before a queue is known is made again when that comes.
     let mut follower = by_usage(9);
     let (mut reported, mut usages) = (0, Vec::new());
     while follower.engine.has_moves() {
@@ -312,10 +312,10 @@ fn reports_cost_as_much_as_the_changes_in_a_world_of_a_thousand_queues() {
     follower.board.apply(moves);
     follower.now += STALE;
     let shared = orders(&mut follower).iter().zip(&before).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
-    assert_eq!(shared, 999, "only one queue is put in order anew");
+    assert_eq!(shared, 999, "only one queue is put in order again");
 }
 
-/// Bytes that the board keeps of so many waiting Workloads, with the order of their queue.
+/// Bytes that the board keeps of `workloads` waiting Workloads, with the order of their queue.
 fn bytes_of(workloads: u32) -> i64 {
     let mut follower = Follower::new();
     follower.see(cluster_queue("cq"));

@@ -53,7 +53,7 @@ fn is(wanted: &'static [&'static str]) -> impl Fn(&Found<Vec<String>>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_known_is_shown_until_an_engine_that_was_built_anew_has_seen_everything() {
+async fn what_was_known_is_shown_until_an_engine_that_was_rebuilt_has_seen_everything() {
     let (supervisor, _fatal, _guarding) = supervisor();
     let news = Arc::<Notify>::default();
     let build = || {

@@ -226,7 +226,7 @@ async fn a_user_sees_what_he_may_and_nothing_else() {
         let refused = bed.get("alice", other).await;
         assert_eq!((refused.status, &refused.json()["reason"]), (403, &json!("Forbidden")));
         assert!(!refused.body.contains("b0"));
-        // Whether there is such a queue is not told, either.
+        // Whether there is such a queue is not said, either.
         let missing =
             bed.get("alice", &other.replace("/lq/", "/missing/").replace("/cq/", "/missing/")).await;
         assert_eq!(missing.status, 403);

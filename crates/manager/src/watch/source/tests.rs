@@ -86,7 +86,7 @@ fn stream(lines: &[String]) -> Response {
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_and_the_watch_goes_on_where_they_end() {
+async fn pages_follow_each_other_and_the_watch_continues_where_they_end() {
     let bookmark = line("BOOKMARK", &object("", 12));
     let (asked, reported) = play(vec![
         page("9", "more", &[object("a", 1), object("b", 2)]),

@@ -65,14 +65,14 @@ fn a_default_queue_takes_jobs_in_but_not_the_children_of_a_queued_job_set() {
     let template = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}});
     let spec = json!({"replicatedJobs": [{"name": "main", "replicas": 2, "template": template}]});
     let set = |name: &str, labels: Value| {
-        let uid = if name == "made-anew" { "other" } else { "u" };
+        let uid = if name == "made-again" { "other" } else { "u" };
         let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "labels": labels});
         let object = json!({"metadata": metadata, "spec": spec});
         Input::Applied(Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB_SET, &object))))
     };
     facts.note(&set("queued", json!({"kueue.x-k8s.io/queue-name": "q"})));
     facts.note(&set("plain", json!({})));
-    facts.note(&set("made-anew", json!({"kueue.x-k8s.io/queue-name": "q"})));
+    facts.note(&set("made-again", json!({"kueue.x-k8s.io/queue-name": "q"})));
     let named = |name: &str, owner: Option<&str>| {
         let mut job = job(&json!({}), owner);
         job["metadata"]["name"] = json!(name);
@@ -84,7 +84,7 @@ fn a_default_queue_takes_jobs_in_but_not_the_children_of_a_queued_job_set() {
     assert!(!patched(Some("queued")));
     assert!(patched(Some("plain")));
     // What only claims to have an owner is a job like any other,
-    assert!(patched(Some("made-anew")) && patched(Some("made-up")));
+    assert!(patched(Some("made-again")) && patched(Some("made-up")));
     // and so is what that owner does not make.
     for name in ["evil", "queued", "queued-main", "queued-main-2", "queued-other-0", "queued-main-x"] {
         assert!(named(name, Some("queued")), "{name}");

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_head_of_a_review_is_read_however_it_goes_on() {
+    fn the_head_of_a_review_is_read_however_it_continues() {
         let review = json!({"apiVersion": "admission.k8s.io/v1", "request": {
             "uid": "u1", "kind": {"uid": "no", "list": [{"uid": "no"}, 1, "}"]}, "namespace": "n\"s", "operation": "CREATE",
             "userInfo": {"username": "me", "extra": {"a": ["\\"]}},

@@ -21,7 +21,7 @@ impl Reviewer for Fake {
         path != "/nope"
     }
 
-    fn most(&self, _: &str) -> usize {
+    fn max_answer(&self, _: &str) -> usize {
         0
     }
 

@@ -179,7 +179,7 @@ async fn what_is_left_of_jobs_that_are_gone_is_found_by_uid_workload_and_label()
     assert_eq!(remain(on_lost(), &[]).await, ["w1", "w2", "w3"]);
 }
 
-/// The pods of a job that goes on carry the name of its Workload, as those of its parts that are gone do.
+/// The pods of a job that continues carry the name of its Workload, as those of its parts that are gone do.
 #[test]
 fn pods_that_carry_the_name_of_a_workload_are_left_behind_only_if_its_job_goes() {
     let carries = |pod| with(pod, "annotations", "kueue.x-k8s.io/workload", "w1");

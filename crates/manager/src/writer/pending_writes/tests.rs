@@ -15,7 +15,7 @@ fn object(kind: Kind, namespace: &str, at: usize) -> ObjectRef {
     ObjectRef::namespaced(kind, namespace, format!("o{at}").as_str())
 }
 
-/// So many writes that are under way, by kind and namespace; and when they were sent.
+/// Numbers of writes that are under way, by kind and namespace; and when they were sent.
 fn pending(of: &[(Kind, &str, usize)]) -> (PendingWrites, Instant) {
     let (mut writes, began) = (PendingWrites::default(), Instant::now());
     for (kind, namespace, count) in of {
@@ -255,7 +255,7 @@ fn a_webhook_that_is_slow_has_its_time_beside_a_dead_one_even_with_few_places() 
     };
     pool.write(Kind::Workload, "live");
     for _ in 0..Duration::from_mins(10).as_millis() / STEP.as_millis() {
-        // What came to nothing is asked for again, and the live one goes on.
+        // What came to nothing is asked for again, and the live one continues.
         for over in pool.step_with(answers) {
             pool.write(Kind::Workload, &over.namespace);
         }
@@ -291,7 +291,7 @@ fn two_hundred_namespaces_that_hang_keep_one_that_does_not_waiting_for_two_secon
         let (mut longest, mut answered) = (Duration::ZERO, 0);
         for _ in 0..Duration::from_mins(10).as_millis() / STEP.as_millis() {
             for over in pool.step(hangs) {
-                // What came to nothing is asked for again, and the others go on.
+                // What came to nothing is asked for again, and the others continue.
                 answered += usize::from(!hangs(&over));
                 pool.write(kind, &over.namespace);
             }

@@ -26,7 +26,7 @@ fn gated() -> (Client, Arc<tokio::sync::Semaphore>, Seen<String>) {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_token_gives_way_to_what_is_more_important_and_may_be_withdrawn() {
+async fn what_waits_for_a_token_waits_behind_what_is_more_important_and_may_be_withdrawn() {
     let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
         let name = uri.path().rsplit('/').next().unwrap().to_owned();
         let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 const START: &str = "2026-01-01T00:00:00Z";
 
-/// A line of the Workload `team/NAME`, so many seconds after the beginning.
+/// A line of the Workload `team/NAME`, `at` seconds after the beginning.
 fn line(at: i64, name: &str, what: &Value) -> Line {
     let mut line = json!({
         "at": time(at).to_string(), "namespace": "team", "workload": name, "uid": format!("uid-{name}"), "localQueue": "main",
@@ -181,14 +181,14 @@ fn an_admission_whose_line_was_lost_is_in_the_line_of_a_later_process() {
         let day = recorded(lines);
         assert_eq!(reported(&day), reported(&recorded(life())), "{at}");
         assert_eq!(day.record.jobs[0].lost, 300_000, "{at}");
-        // Where nothing was lost it tells nothing new.
+        // Where nothing was lost it adds nothing.
         let all = recorded(life().into_iter().chain([holding(at)]).collect());
         assert_eq!((reported(&all), all.record.jobs[0].lost), (reported(&day), 300_000), "{at}");
     }
     let reserved = recorded(vec![holding(500)]);
-    let told_of =
+    let expected =
         ["20 low submitted", "20 low reserved by cq: cpu=spot (2)", "25 low admitted by cq: cpu=spot (2)"];
-    assert_eq!(reported(&reserved), told_of);
+    assert_eq!(reported(&reserved), expected);
 }
 
 #[test]
@@ -446,10 +446,10 @@ fn what_was_preempted_and_lost_before_the_beginning_does_not_count() {
     let since = |second: i64| {
         let day = Recorded::new(life(), time(second), time(1000));
         let jobs = day.record.jobs.iter();
-        let told =
+        let reported_day =
             jobs.map(|job| (job.name.to_string(), job.preempted, job.preempts, job.lost / 1000)).collect();
-        let told: Vec<(String, u32, u32, i64)> = told;
-        (told, Report::new(&day.record, day.end, 0, Vec::new()).totals.preemptions)
+        let reported_day: Vec<(String, u32, u32, i64)> = reported_day;
+        (reported_day, Report::new(&day.record, day.end, 0, Vec::new()).totals.preemptions)
     };
     let of = |name: &str, preempted, preempts, lost| (name.to_owned(), preempted, preempts, lost);
     // The one is preempted after 125 s and evicted after 700 s, and the other one fails after 430 s.
@@ -473,15 +473,15 @@ fn what_was_deactivated_does_not_count_as_waiting_until_it_is_active_again() {
 fn a_queue_is_stopped_as_long_as_the_journal_says() {
     let stops = |lines: Vec<Line>| {
         let day = recorded(lines);
-        let told = reported(&day);
+        let reported_day = reported(&day);
         let changes = day.record.quotas.iter().map(|change| (change.at / 1000, change.stopped));
-        (changes.collect::<Vec<_>>(), told)
+        (changes.collect::<Vec<_>>(), reported_day)
     };
     let said = |at: i64, policy: &str| {
         format!("{at} - scenario patch ClusterQueue cq: {{\"spec\":{{\"stopPolicy\":\"{policy}\"}}}}")
     };
     let (hold, none) = ("Hold", "None");
-    // It goes on with the policy None; a policy that stops it in another way is no new stop.
+    // It continues with the policy None; a policy that stops it in another way is no new stop.
     let lines =
         vec![quota(0, "4"), stop(100, hold, none), stop(150, "HoldAndDrain", hold), stop(200, none, hold)];
     assert_eq!(

@@ -144,7 +144,7 @@ fn rank(workload: &Workload) -> (Reverse<i32>, i64) {
     (Reverse(workload.priority), workload.created)
 }
 
-/// Whether a Workload before it in its queue would fit, if others did not take its room in each cycle anew: it is tried again and again,
+/// Whether a Workload before it in its queue would fit, if others did not take its room in each cycle again: it is tried again and again,
 /// and no Workload behind it is looked at (docs/reference/06-algorithm.md 6.4 "Requeue after a cycle").
 fn is_behind_another(of: &Seen, seen: &BTreeMap<Name, Seen>) -> bool {
     let again = ["Workload no longer fits", "Workload has overlapping preemption targets"];
@@ -162,10 +162,10 @@ fn reported(world: &World, seen: &Seen) -> Result<(), String> {
         return Ok(());
     }
     let Some((reason, message)) = &seen.waits_for else {
-        return Err("waits, and is not told why".to_owned());
+        return Err("waits, and no reason is reported".to_owned());
     };
     let holds = match reason.as_str() {
-        // It would not fit alone. (Where several searches through flavors go on side by side, what is reported
+        // It would not fit alone. (Where several searches through flavors continue side by side, what is reported
         // is of where they were last.)
         "ExceedsMaxQuota" | "NoMatchingFlavor" => several_searches(world, seen) || !fits_alone(world, seen),
         "Suspended" => !seen.may_run || world.queues.get(&seen.plain.queue).is_none_or(|queue| !queue.active),

@@ -90,7 +90,7 @@ fn cluster_queue(name: &Name, queue: &Queue) -> Value {
         "fairSharing": {"weight": queue.weight.to_string()},
         "resourceGroups": groups(&queue.groups),
     });
-    // The API takes a preference only where the search goes on for both.
+    // The API takes a preference only where the search continues for both.
     if fungibility.preemption_over_borrowing
         && fungibility.try_next_when_borrowing
         && fungibility.try_next_when_preempting

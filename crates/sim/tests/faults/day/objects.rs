@@ -150,7 +150,7 @@ pub struct Seen {
     pub finished: bool,
     /// That a manager last decided to give it quota.
     pub decided: Option<Decided>,
-    /// Whether it may be admitted as far as it goes: active, not told to wait, no check failed, its queue is not stopped.
+    /// Whether it may be admitted as far as it goes: active, not held back, no check failed, its queue is not stopped.
     pub may_run: bool,
     /// While it is evicted because of a preemption: the reason, and the preemptor's UID.
     pub preempted: Option<(String, String)>,

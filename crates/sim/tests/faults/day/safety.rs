@@ -41,7 +41,7 @@ const BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 pub struct Judged {
     /// Workloads that got quota.
     pub admissions: AtomicUsize,
-    /// Workloads that made way for others.
+    /// Workloads that were preempted.
     pub victims: AtomicUsize,
     /// Admissions in StrictFIFO queues in which others waited that were known to be first.
     pub waits: AtomicUsize,

@@ -37,7 +37,7 @@ fn a_pod_too_many_that_a_jobs_own_controller_made_is_counted() {
     assert_broken(again.pod_on("q", "n-1").pod_on("r", "n-1"), Rule::GoesOn, "2 pods are admitted");
 }
 
-/// A job that has run and is stopped; its controller says so, and its pod goes on, or not.
+/// A job that has run and is stopped; its controller says so, and its pod continues, or not.
 fn stopped_and_seen(goes_on: bool) -> History {
     let mut runs =
         History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).job(false, &[]).job(false, &[]);
@@ -80,7 +80,7 @@ fn a_job_whose_jobset_is_gone_and_holds_nothing_any_more_does_not_run_for_long()
 }
 
 #[test]
-fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
+fn a_pod_that_continues_too_long_without_an_admission_or_a_place_is_noticed() {
     let seconds = Duration::from_secs;
     let reported = |history: History, times: &[Duration]| {
         let mut checker = history.checked();
@@ -94,17 +94,17 @@ fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
     let long = PROMPT + seconds(1);
     let late = [seconds(1), long, long + seconds(1)];
     let freed = || stopped_and_seen(true).workload(WORKLOAD, &["Evicted"], 1);
-    let text = "it goes on for 20 s, 20 s of them led, and /registry/jobs/ns/j is not admitted".to_owned();
+    let text = "it continues for 20 s, 20 s of them led, and /registry/jobs/ns/j is not admitted".to_owned();
     assert_eq!(reported(freed(), &late), [(Rule::GoesOn, text)], "once");
     assert_eq!(reported(freed(), &[seconds(1), long.saturating_sub(seconds(2))]), [], "its time is not over");
     assert_eq!(reported(freed().pod("Failed"), &late), []);
     assert_eq!(reported(freed().workload(WORKLOAD, ADMITTED, 1), &late), [], "it may run");
-    let gone = "it goes on for 20 s, 20 s of them led, and its job is gone".to_owned();
+    let gone = "it continues for 20 s, 20 s of them led, and its job is gone".to_owned();
     assert_eq!(reported(freed().delete(JOB), &late), [(Rule::GoesOn, gone)]);
     let begun = || History::new().job(true, &[]).placed(WORKLOAD, ADMITTED, 1).job(false, &[]);
     let lost = || begun().pod_on("q", "n-2").delete("/registry/minions/n-2").placed(WORKLOAD, ADMITTED, 2);
     let place =
-        "it goes on for 180 s, 180 s of them led, and /registry/jobs/ns/j has no place on n-2".to_owned();
+        "it continues for 180 s, 180 s of them led, and /registry/jobs/ns/j has no place on n-2".to_owned();
     let after_grace = [seconds(1), GRACE, GRACE + seconds(1)];
     assert_eq!(reported(lost(), &after_grace), [(Rule::GoesOn, place)]);
     assert_eq!(reported(lost(), &after_grace[..2]), [], "its node is lost");
@@ -121,7 +121,7 @@ fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
     lease("").play(&mut checker);
     checker.clock(seconds(100));
     assert_eq!(checker.violations().len(), before, "{:?}", checker.violations());
-    // One that may go on in between begins anew.
+    // One that may continue in between begins again.
     let mut checker = freed().checked();
     let before = checker.violations().len();
     checker.clock(seconds(1));
@@ -134,7 +134,7 @@ fn a_pod_that_goes_on_too_long_without_an_admission_or_a_place_is_noticed() {
 }
 
 #[test]
-fn a_pod_that_goes_on_when_all_has_ended_is_noticed() {
+fn a_pod_that_continues_when_all_has_ended_is_noticed() {
     let mut checker = quiet_life().put(POD, json!({
         "metadata": {"uid": "p", "ownerReferences": [{"uid": "j", "controller": true}]}, "status": {"phase": "Running"},
     })).checked();
@@ -155,7 +155,7 @@ fn what_is_to_stop_and_does_not_is_noticed() {
     let long = PROMPT + Duration::from_secs(1);
     let running = || History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).job(false, &[]);
     let evicted = || running().workload(WORKLOAD, EVICTED, 1);
-    let text = "it goes on for 20 s, 20 s of them led, and /registry/jobs/ns/j, which is evicted, runs";
+    let text = "it continues for 20 s, 20 s of them led, and /registry/jobs/ns/j, which is evicted, runs";
     assert_eq!(after(evicted(), long), [text]);
     assert!(after(evicted(), PROMPT).is_empty(), "its time is not over");
     assert!(after(evicted().job(true, &[]), long).is_empty(), "it is stopped");
@@ -171,5 +171,5 @@ fn what_is_to_stop_and_does_not_is_noticed() {
     assert!(drained_then(running().delete(JOB)).is_empty(), "its job is gone");
     assert!(drained_then(running().job(false, &["Complete"])).is_empty(), "its job is over");
     let held = json!({"spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}});
-    assert!(after(running().put(LOCAL, held), long).is_empty(), "what runs may go on");
+    assert!(after(running().put(LOCAL, held), long).is_empty(), "what runs may continue");
 }

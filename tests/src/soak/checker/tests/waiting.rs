@@ -14,7 +14,7 @@ fn waiting() -> History {
     History::new().job(true, &[]).workload(WORKLOAD, &[], 2)
 }
 
-/// Another job holds so many processors.
+/// Another job holds `pods` processors.
 fn beside(history: History, held: &[&str], pods: u32) -> History {
     history.late_job(false).workload(OTHER, held, pods).with(|workload| {
         workload["metadata"]["ownerReferences"][0]["uid"] = json!("k");

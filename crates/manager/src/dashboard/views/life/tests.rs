@@ -54,7 +54,7 @@ fn whats(life: &[(String, String)]) -> Vec<&str> {
 }
 
 #[test]
-fn what_happened_in_one_second_is_told_in_the_order_of_a_life() {
+fn what_happened_in_one_second_is_shown_in_the_order_of_a_life() {
     let of = |conditions: &[(&str, &str)]| -> Vec<Value> {
         conditions.iter().map(|(of, status)| condition(of, status, "Reason", 1)).collect()
     };
@@ -80,7 +80,7 @@ fn what_happened_in_one_second_is_told_in_the_order_of_a_life() {
     let bare = object(&of(&[("PodsReady", "True")]), &[]);
     let life = lived(&Store::default(), &bare, (Some(&events), &[]));
     assert_eq!(whats(&life), ["queued", "reserved", "checkReady", "admitted", "started"]);
-    // What waits again is told after its eviction, and what never had quota before all else.
+    // What waits again comes after its eviction, and what never had quota before all else.
     let evicted = object(
         &of(&[("Requeued", "True"), ("PodsReady", "False"), ("QuotaReserved", "False"), ("Evicted", "True")]),
         &[],
@@ -93,7 +93,7 @@ fn what_happened_in_one_second_is_told_in_the_order_of_a_life() {
 }
 
 #[test]
-fn a_reservation_of_seconds_before_is_told_beside_the_one_that_followed() {
+fn a_reservation_of_seconds_before_is_shown_beside_the_one_that_followed() {
     let usage = json!({"spot": {"cpu": "1"}});
     let reserved = |second: u32| line(second, json!({"what": "QuotaReserved", "usage": usage}));
     let evicted =
@@ -108,11 +108,11 @@ fn a_reservation_of_seconds_before_is_told_beside_the_one_that_followed() {
         event("QuotaReserved", "", "01:04.300000"),
     ];
     assert_eq!(whats(&lived(&Store::default(), &now, (Some(&events), &[]))), expected);
-    assert_eq!(whats(&lived(&Store::default(), &now, (Some(&events), &journal))), expected, "told once");
+    assert_eq!(whats(&lived(&Store::default(), &now, (Some(&events), &journal))), expected, "shown once");
 }
 
 #[test]
-fn checks_and_ready_pods_of_an_attempt_that_is_over_are_told() {
+fn checks_and_ready_pods_of_an_earlier_attempt_are_shown() {
     // The present attempt has neither, and its check is asked again.
     let now = object(
         &[condition("QuotaReserved", "True", "QuotaReserved", 50)],
@@ -136,8 +136,8 @@ fn checks_and_ready_pods_of_an_attempt_that_is_over_are_told() {
         line(80, json!({"what": "Evicted", "reason": "Preempted/InClusterQueue", "message": "why"})),
     ];
     let life = lived(&Store::default(), &now, (Some(&[]), &journal));
-    let told: Vec<_> = life.iter().map(|(what, why)| (what.as_str(), why.as_str())).collect();
-    assert_eq!(told, expected);
+    let shown: Vec<_> = life.iter().map(|(what, why)| (what.as_str(), why.as_str())).collect();
+    assert_eq!(shown, expected);
     // Without a journal: what is remembered of its conditions, and events about its checks, of which none is of its pods.
     let store = Store::default();
     let note = |object: &slim::Workload| {
@@ -165,7 +165,7 @@ fn checks_and_ready_pods_of_an_attempt_that_is_over_are_told() {
         event("EvictedDueToPreempted", "why", "01:20.200000"),
     ];
     let life = lived(&store, &now, (Some(&events), &[]));
-    let told: Vec<_> = life.iter().map(|(what, why)| (what.as_str(), why.as_str())).collect();
+    let shown: Vec<_> = life.iter().map(|(what, why)| (what.as_str(), why.as_str())).collect();
     let expected = [
         ("queued", ""),
         ("reserved", "QuotaReserved"),
@@ -177,11 +177,11 @@ fn checks_and_ready_pods_of_an_attempt_that_is_over_are_told() {
         ("reserved", "QuotaReserved"),
         ("checkPending", "machines"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn a_life_tells_of_checks_and_evictions_in_the_order_of_their_times() {
+fn a_life_shows_checks_and_evictions_in_the_order_of_their_times() {
     let conditions = [
         condition("QuotaReserved", "True", "QuotaReserved", 1),
         condition("Evicted", "True", "AdmissionCheck", 9),
@@ -234,7 +234,7 @@ fn a_life_is_not_that_of_a_namesake_before() {
 }
 
 #[test]
-fn evictions_whose_events_are_gone_are_told_from_the_journal() {
+fn evictions_whose_events_are_gone_are_shown_from_the_journal() {
     let held = json!({"spot": {"cpu": "1"}});
     let evicted = |reason: &str| json!({"what": "Evicted", "reason": reason, "message": "why"});
     let journal = [
@@ -254,7 +254,7 @@ fn evictions_whose_events_are_gone_are_told_from_the_journal() {
     let object = object(&[condition("QuotaReserved", "True", "QuotaReserved", 1)], &[]);
     // There are no events any more.
     let life = lived(&Store::default(), &object, (Some(&[]), &journal));
-    let told: Vec<_> = life.iter().map(|(what, reason)| (what.as_str(), reason.as_str())).skip(1).collect();
+    let shown: Vec<_> = life.iter().map(|(what, reason)| (what.as_str(), reason.as_str())).skip(1).collect();
     let expected = [
         ("reserved", ""),
         ("admitted", ""),
@@ -263,5 +263,5 @@ fn evictions_whose_events_are_gone_are_told_from_the_journal() {
         ("hotswap", "NodeFailures"),
         ("reserved", "QuotaReserved"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 }

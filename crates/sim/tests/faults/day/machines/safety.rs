@@ -250,7 +250,7 @@ impl Safety {
                 let uid = message.split_once("(UID: ")?.1.split_once(',')?.0;
                 let by = all.values().chain(self.seen.values()).find(|one| one.uid == uid)?;
                 (by.priority <= who.priority)
-                    .then(|| format!("{} made way for {}, which is no more important", who.name, by.name))
+                    .then(|| format!("{} was preempted by {}, which is no more important", who.name, by.name))
             }
             _ => None,
         }
