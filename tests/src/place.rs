@@ -428,27 +428,25 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
     });
     let object: DynamicObject = serde_json::from_value(object).context("reading an object")?;
     let params = PostParams::default();
-    answered(&format!("making one of {kind}"), || api.create(&params, &object)).await?;
-    Ok(())
+    answered(&format!("making one of {kind}"), || api.create(&params, &object)).await
 }
 
 /// Repeats a write as a user does while a webhook does not answer: after the manager was killed, the API server still sends a first request on
-/// its connection to the dead one. Such a write was not carried out. The answer of the last try.
+/// its connection to the dead one. Such a write was not carried out.
 ///
 /// # Errors
 ///
 /// If the API server cannot be reached or refuses the write, or a webhook still does not answer after three minutes ([`DEADLINE`]).
-pub async fn answered<T, E, F>(what: &str, write: impl Fn() -> F) -> Result<T>
+pub async fn answered<T, F>(what: &str, write: impl Fn() -> F) -> Result<()>
 where
-    E: Into<anyhow::Error>,
-    F: Future<Output = Result<T, E>>,
+    F: Future<Output = kube::Result<T>>,
 {
     let written = eventually(what, DEADLINE, || async {
-        let answer: Result<T> = write().await.map_err(Into::into);
-        let unanswered = answer.as_ref().err().map(|error| format!("{error:#}"));
-        Ok(match unanswered.filter(|why| why.contains("failed calling webhook")) {
-            Some(why) => Progress::NotYet(why),
-            None => Progress::Done(answer),
+        Ok(match write().await {
+            Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => {
+                Progress::NotYet(status.message)
+            }
+            other => Progress::Done(other.map(drop)),
         })
     });
     written.await?.with_context(|| what.to_owned())

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use sluice_testkit::metrics::{Scraper, sum};
+use sluice_testkit::metrics::{self, Scraper};
 use sluice_testkit::s3::{KEY, S3Gateway, SECRET};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup};
@@ -97,14 +97,14 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     lines.filter_map(read).collect()
 }
 
-/// Waits until a manager has counted and said that the store refuses files.
-pub async fn wait_for_refusal(plane: &ControlPlane, manager: &Manager, code: &str) {
+/// Waits until a manager has counted failures of this kind to send its files.
+pub async fn wait_for_failure(plane: &ControlPlane, manager: &Manager, reason: &str) {
     let scraper = Scraper::new(plane);
-    eventually(&format!("the store to refuse with {code}"), DEADLINE, || async {
+    let label = format!("reason=\"{reason}\"");
+    eventually(&format!("failures, {label}"), DEADLINE, || async {
         let text = scraper.scrape(manager).await?;
-        let count = sum(&text, "sluice_journal_store_failures_total", &["reason=\"refused\""]);
-        let said = said(manager, code);
-        Ok(progress(count >= Some(1.0) && said >= 1, format!("counted {count:?}, said {said} times")))
+        let count = metrics::sum(&text, "sluice_journal_store_failures_total", &[&label]);
+        Ok(progress(count.is_some_and(|count| count >= 1.0), text))
     })
     .await
     .unwrap();

@@ -265,8 +265,8 @@ async fn a_declared_kind_lives_through_everything_that_can_become_of_a_job() {
     // An object that cannot be read gets a reason, and does not run.
     let broken = errands(&place.client, NAME);
     make(&place, "broken").await;
-    let many = Patch::Merge(json!({"spec": {"workers": "many"}}));
-    broken.patch("broken", &PatchParams::default(), &many).await.unwrap();
+    let unreadable = Patch::Merge(json!({"spec": {"workers": "many"}}));
+    broken.patch("broken", &PatchParams::default(), &unreadable).await.unwrap();
     place.wait_for_event("Errand/broken", "ErrWorkloadCompose", "must be an integer").await.unwrap();
     wait_until_on(&place, "broken", None).await;
     delete(&place, "broken").await;

@@ -81,15 +81,17 @@ async fn wait_until_it_runs_on(place: &Place<'_>, name: &str, flavor: &str, size
     assert_eq!([&job["spec"]["parallelism"], &job["spec"]["completions"]], [size, size]);
 }
 
-/// Waits until its Job is suspended and has no pods, and nothing of an admission is left in its template, which is written after that.
+/// Waits until its Job is suspended, has no pods, and nothing of an admission is left in it.
 async fn wait_until_it_waits(place: &Place<'_>, name: &str) {
     eventually(&format!("{}/{name} to wait", place.name), DEADLINE, || async {
         let job = serde_json::to_value(place.jobs().get(name).await?)?;
-        let (suspended, selector) =
-            (&job["spec"]["suspend"], job["spec"]["template"]["spec"].get("nodeSelector"));
+        let suspended = job["spec"]["suspend"] == true;
+        let nodes = &job["spec"]["template"]["spec"]["nodeSelector"];
         let left = pods(place, name).await.len();
-        let waits = *suspended == true && selector.is_none() && left == 0;
-        Ok(progress(waits, format!("suspended: {suspended}, for nodes {selector:?}, {left} pods")))
+        Ok(progress(
+            suspended && left == 0 && nodes.is_null(),
+            format!("suspended: {suspended}, {left} pods, for the nodes {nodes}"),
+        ))
     })
     .await
     .unwrap();

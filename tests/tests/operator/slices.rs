@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use sluice_testkit::wait::{consistently, eventually, progress};
+use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::workloads;
 use sluice_tests::place::{DEADLINE, Place, create, reported};
 
@@ -72,16 +73,21 @@ async fn used(place: &Place<'_>) -> Result<[u64; 2]> {
     }))
 }
 
-/// Waits until the ClusterQueue counts so many processors, and looks whether that lasts. If it counted as many before, and fewer or more in between,
-/// the caller waits for other counts of the same status first: an older status would be taken for the new one.
+/// How long a count must last: for longer than the pause between two writes of a status.
+const LASTS: Duration = Duration::from_secs(2);
+
+/// Waits until the ClusterQueue counts so many processors for a while. A status may be one that was written before the last change, and say the same
+/// by chance: what it says next is waited for.
 pub async fn wait_for_usage(place: &Place<'_>, cpu: u64) {
-    let counted = || async {
+    let since = Mutex::new(None::<Instant>);
+    eventually(&format!("{cpu} processors of {} to be used for {LASTS:?}", place.name), DEADLINE, || async {
         let used = used(place).await?;
-        Ok(progress(used == [cpu; 2], format!("{used:?}")))
-    };
-    let what = format!("{cpu} processors of {} to be used", place.name);
-    eventually(&what, DEADLINE, counted).await.unwrap();
-    consistently(&what, Duration::from_secs(2), counted).await.unwrap();
+        let mut since = since.lock().unwrap();
+        *since = (used == [cpu; 2]).then(|| since.unwrap_or_else(Instant::now));
+        Ok(progress(since.is_some_and(|since| since.elapsed() >= LASTS), format!("{used:?}")))
+    })
+    .await
+    .unwrap();
 }
 
 /// Makes a Job that goes before all others of its place.

@@ -169,6 +169,7 @@ async fn a_job_whose_pods_are_refused_runs_when_the_quota_of_its_namespace_takes
     .await
     .unwrap();
     place.job("mine", "lq", 1).await.unwrap();
+    // Its controller says so in a write of its own.
     place.wait_for_event("Job/mine", "FailedCreate", "exceeded quota: none").await.unwrap();
     let answer = found(&place, "mine", &["PodsMissing", "PodsNotReady"]).await;
     let described =

@@ -11,7 +11,6 @@ use sluice_testkit::{
     Complete, ControlPlane, Manager, Setup, assets, autoscaler, chart, crds, kubectl, workloads,
 };
 pub use sluice_tests::place::DEADLINE;
-use sluice_tests::place::answered;
 use tokio::sync::{Mutex, OnceCell};
 
 /// The label that makes pools.
@@ -70,6 +69,25 @@ pub async fn start(plane: &ControlPlane, setup: Setup) {
 pub async fn restart_with(plane: &ControlPlane, overrides: &Value) {
     let setup = stop().await.with(overrides);
     start(plane, setup).await;
+}
+
+/// Repeats what kubectl could not do while the manager's webhooks do not answer, as its user would: another test may have killed the manager.
+async fn answered<F>(what: &str, ask: impl Fn() -> F) -> String
+where
+    F: Future<Output = anyhow::Result<String>>,
+{
+    eventually(what, DEADLINE, || async {
+        Ok(match ask().await {
+            Ok(said) => Progress::Done(said),
+            Err(why) => {
+                let why = format!("{why:#}");
+                let is_for_now = why.contains("failed calling webhook");
+                if is_for_now { Progress::NotYet(why) } else { Progress::Never(why) }
+            }
+        })
+    })
+    .await
+    .unwrap()
 }
 
 /// A file of the example.
@@ -137,15 +155,15 @@ impl World {
         self.apply(&self.own(&text)).await;
     }
 
-    /// Applies manifests, although other tests kill the manager, whose webhooks then do not answer.
+    /// Applies manifests.
     pub async fn apply(&self, manifests: &str) {
-        answered("kubectl apply", || kubectl::apply(self.plane, manifests)).await.unwrap();
+        answered("applying manifests", || kubectl::apply(self.plane, manifests)).await;
     }
 
-    /// What kubectl says in this namespace, once the webhooks of what it writes answer.
+    /// What kubectl says in this namespace.
     pub async fn kubectl(&self, args: &[&str]) -> String {
         let all: Vec<&str> = ["-n", self.name].iter().chain(args).copied().collect();
-        answered(&format!("kubectl {args:?}"), || kubectl::kubectl(self.plane, &all)).await.unwrap()
+        answered(&all.join(" "), || kubectl::kubectl(self.plane, &all)).await
     }
 
     /// The objects of a kind here that these parameters select.
