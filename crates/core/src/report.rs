@@ -182,7 +182,7 @@ pub enum FlavorMode {
 }
 
 impl FlavorMode {
-    /// The mode as the event prints it.
+    /// The mode as the event prints it, in Kueue's words: of those between the two ends there are three.
     pub const fn as_str(self) -> &'static str {
         match self {
             FlavorMode::NoFit => "NoFit",

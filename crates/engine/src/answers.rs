@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
 use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::workload::reserved;
+use crate::ingest::workload::{is, reserved};
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::lost_answer::LostAnswer;
 use crate::metrics;
 use crate::outbox::{Open, observe};
 use crate::pod_jobs::index::pod_key;
 use crate::retry::Retry;
+use crate::unreported::PendingMessage;
 use crate::version::is_overtaken;
-use crate::world::{Decision, PendingMessage, job_key, workload_ref};
+use crate::world::{Decision, job_key, workload_ref};
 
 /// Whether the object is known, and not in a newer version.
 fn current(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> bool {
@@ -27,6 +29,7 @@ impl Engine {
     /// A write was answered.
     pub(crate) fn answered(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>) {
         let Some(open) = self.outbox.close(id) else { return };
+        self.outage_ends(id, &result);
         let result = self.if_kept(&open, result);
         if let Some(gate) = open.gate.as_ref().filter(|_| result.is_ok()) {
             let waited = metrics::seconds_between(gate.since, self.now);
@@ -68,6 +71,7 @@ impl Engine {
             Ok(object) => self.succeeded(id, open, object),
             Err(WriteError::Withdrawn) => {
                 self.end_wait(id, &open);
+                self.forget_reports(&open);
                 self.touch(&open.object);
             }
             Err(error) => self.failed(id, &open, &error),
@@ -85,6 +89,15 @@ impl Engine {
             self.world.workloads.get_mut(&workload_key(&open.object))?.assumed = None;
         }
         self.retry_of(open)
+    }
+
+    /// Nothing is kept of reports that do not fail.
+    fn forget_reports(&mut self, open: &Open) {
+        if open.purpose.is_report()
+            && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
+        {
+            entry.reports.take_if(|reports| reports.failures == 0);
+        }
     }
 
     /// The write that an object, or the job that it is made for, waits for.
@@ -107,7 +120,13 @@ impl Engine {
             return Some(&mut self.world.jobs.get_mut(&key)?.retry);
         }
         match open.object.kind {
-            Kind::Workload => Some(&mut self.world.workloads.get_mut(&workload_key(&open.object))?.retry),
+            Kind::Workload => {
+                let entry = self.world.workloads.get_mut(&workload_key(&open.object))?;
+                if open.purpose.is_report() {
+                    return Some(&mut **entry.reports.get_or_insert_default());
+                }
+                Some(&mut entry.retry)
+            }
             Kind::JobPod => self.retry_of_job_pod(open),
             _ => Some(&mut self.statuses.get_mut(&open.object)?.retry),
         }
@@ -125,6 +144,7 @@ impl Engine {
             // This write reports it.
             entry.lost_answer = None;
         }
+        self.forget_reports(&open);
         if let Some(object) = object
             && self.is_current(&open, &object)
         {
@@ -256,7 +276,7 @@ impl Engine {
             &[("object", &open.object), ("purpose", &open.purpose), ("error", error)],
         ));
         if open.object.kind == Kind::Workload && open.job.is_none() && about_known {
-            self.workload_write_failed(open, error);
+            self.workload_write_failed(open, error, expected.as_deref());
         }
         if let Some(expected) = expected.filter(|_| error.is_transient()) {
             self.answer_lost(open, expected);
@@ -307,13 +327,14 @@ impl Engine {
                 },
                 (None, _) => Alarm::Object(open.object.clone()),
             };
+            self.note_outage(error, || alarm.clone());
             self.wake_at(until, alarm);
         }
         self.touch(&open.object);
     }
 
     /// Takes back what was assumed, or keeps the decision to write it again.
-    fn workload_write_failed(&mut self, open: &Open, error: &WriteError) {
+    fn workload_write_failed(&mut self, open: &Open, error: &WriteError, expected: Option<&WorkloadStatus>) {
         let key = workload_key(&open.object);
         let uncertain = error.is_transient() || matches!(error, WriteError::Conflict(_));
         if matches!(open.decision.as_deref(), Some(Decision::Reserve { .. }))
@@ -348,12 +369,19 @@ impl Engine {
             }
             None if matches!(open.purpose, Purpose::Pend | Purpose::Bypassed) => {
                 let why = self.scheduler.last_decision(&key).cloned();
-                if let Some(entry) = self.world.workloads.get_mut(&key)
-                    && entry.pending_message.is_none()
-                {
+                let Some(entry) = self.world.workloads.get_mut(&key).filter(|entry| entry.decision.is_none())
+                else {
+                    return;
+                };
+                let blocked = |status: &WorkloadStatus| is(status, Type::BlockedOnPreemptionGates);
+                let gated = expected.is_some_and(blocked) && !blocked(&entry.object.status);
+                if let Some(pending) = &mut entry.pending_message {
+                    pending.gated |= gated;
+                } else {
                     // Equivalent Workloads get no event of their own.
                     let with_event = open.purpose == Purpose::Pend;
-                    entry.pending_message = why.map(|why| PendingMessage { why: Arc::new(why), with_event });
+                    let pending = |why| PendingMessage { why: Arc::new(why), with_event, gated };
+                    entry.pending_message = why.map(pending);
                 }
             }
             // The core finds nodes again for the current Workload.

@@ -143,6 +143,13 @@ pub enum Purpose {
     Read,
 }
 
+impl Purpose {
+    /// Whether a write only says how a Workload fares: no decision depends on it.
+    pub(crate) const fn is_report(self) -> bool {
+        matches!(self, Self::Pend | Self::Bypassed | Self::PodsReady)
+    }
+}
+
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)

@@ -126,6 +126,8 @@ pub struct Engine {
     pub(crate) scheduler: Scheduler,
     pub(crate) world: World,
     pub(crate) outbox: Outbox,
+    /// What waits for the API server.
+    pub(crate) outage: crate::outage::Outage,
     /// How queues, Cohorts and flavors changed lately.
     pub(crate) changes: crate::changes::Changes,
     pub(crate) dirty: Dirty,
@@ -202,6 +204,7 @@ impl Engine {
             scheduler,
             world: World::default(),
             outbox: Outbox::default(),
+            outage: crate::outage::Outage::default(),
             changes: crate::changes::Changes::default(),
             dirty: Dirty::default(),
             timers: BTreeSet::new(),
@@ -384,28 +387,31 @@ impl Engine {
         self.timers.insert((at, alarm));
     }
 
+    /// Marks what is to be looked at.
+    pub(crate) fn wake(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Workload(key) => {
+                self.dirty.workloads.insert(key);
+            }
+            Alarm::Job(key) => {
+                self.dirty.jobs.insert(key);
+            }
+            Alarm::Object(object) => self.dirty.mark(object),
+            Alarm::Reasons => self.next_turn(),
+            Alarm::Hotswap => self.hotswap_stale(),
+            Alarm::Place(key) => {
+                self.dirty.placed.insert(key);
+            }
+        }
+    }
+
     /// Marks what is due by now.
     fn fire_timers(&mut self) {
         while let Some((at, _)) = self.timers.first()
             && *at <= self.now
             && let Some((_, alarm)) = self.timers.pop_first()
         {
-            match alarm {
-                Alarm::Workload(key) => {
-                    self.dirty.workloads.insert(key);
-                }
-                Alarm::Job(key) => {
-                    self.dirty.jobs.insert(key);
-                }
-                Alarm::Object(object) => {
-                    self.dirty.mark(object);
-                }
-                Alarm::Reasons => self.next_turn(),
-                Alarm::Hotswap => self.hotswap_stale(),
-                Alarm::Place(key) => {
-                    self.dirty.placed.insert(key);
-                }
-            }
+            self.wake(alarm);
         }
         let now = ingest::time(self.now);
         if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {

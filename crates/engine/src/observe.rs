@@ -218,7 +218,7 @@ impl Engine {
         if another {
             self.drop_workload(&key);
         } else if let Some(entry) = self.world.workloads.get_mut(&key) {
-            entry.retry.seen_newer();
+            entry.seen_newer();
         }
         self.measure_change(&key, &workload);
         self.journal_seen(&key, &workload);

@@ -86,6 +86,11 @@ impl Outbox {
         id
     }
 
+    /// The last write so far.
+    pub fn last(&self) -> EffectId {
+        EffectId(self.last_id)
+    }
+
     /// Remembers that a write that was just sent reserves quota.
     pub fn reserves(&mut self, id: EffectId, now: Timestamp) {
         self.reservations.insert(id, now);
@@ -131,12 +136,10 @@ impl Outbox {
 
     /// Withdraws a write if it only reports the state of a Workload: neither a decision nor an end has to wait for it.
     pub fn withdraw_report(&mut self, id: EffectId) {
-        let report =
-            |open: &Open| matches!(open.purpose, Purpose::Pend | Purpose::Bypassed | Purpose::PodsReady);
         if self
             .open
             .get_mut(&id)
-            .is_some_and(|open| report(open) && !std::mem::replace(&mut open.withdrawn, true))
+            .is_some_and(|open| open.purpose.is_report() && !std::mem::replace(&mut open.withdrawn, true))
         {
             self.effects.push(Effect::Withdraw(id));
         }

@@ -12,15 +12,19 @@ const FORGOTTEN: SignedDuration = SignedDuration::from_mins(10);
 /// The longest pause that a server may ask for, in seconds.
 const ASKED: i64 = 60;
 
+/// The pauses after so many failures in a row are short: they do not end early.
+const SHORT: u16 = 3;
+
 /// How often in a row the API server refuses a start before the job is evicted, or a stop before a part of another job is deleted: 15 s, in which an
 /// API server that has just started learns of rights and webhooks.
 pub(crate) const REFUSALS: u8 = 3;
 
 /// The retry state of writes on one object.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of the last failure")]
 pub(crate) struct Retry {
     /// Failures in a row.
-    pub failures: u32,
+    pub failures: u16,
     /// How many of the last writes, in a row and with one purpose, the API server has refused.
     pub refusals: u8,
     /// Not before this time.
@@ -29,6 +33,10 @@ pub(crate) struct Retry {
     pub conflict: bool,
     /// The failed write may have been carried out: its answer was lost, and what it created may now be in the way.
     pub lost: bool,
+    /// The API server has been away for a while, or seems to have been.
+    away: bool,
+    /// The last pause ended early, as the API server answered other writes.
+    early: bool,
     /// The purpose of the last failed write: only its success ends the row.
     purpose: Option<Purpose>,
     /// The text of the last event about it.
@@ -66,7 +74,7 @@ impl Retry {
             WriteError::Later { seconds, .. } => i64::try_from(*seconds).unwrap_or(ASKED).min(ASKED),
             _ => 0,
         };
-        let wait = backoff.doubled(self.failures).max(asked.saturating_mul(1_000));
+        let wait = backoff.doubled(self.failures.into()).max(asked.saturating_mul(1_000));
         let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
         self.failures = self.failures.saturating_add(1);
         let before = if self.purpose == Some(purpose) { self.refusals } else { 0 };
@@ -74,6 +82,9 @@ impl Retry {
         self.refusals = if refused { before.saturating_add(1) } else { 0 };
         self.lost = error.is_transient() || self.lost && matches!(error, WriteError::AlreadyExists(_));
         self.conflict = matches!(error, WriteError::Conflict(_));
+        // What fails while others succeed has its own trouble: before it is tried early again, it pauses.
+        let early = std::mem::take(&mut self.early);
+        self.away = matches!(error, WriteError::Transient(_)) && !early && self.failures > SHORT;
         self.until = Some(until);
         self.purpose = Some(purpose);
         until
@@ -92,6 +103,15 @@ impl Retry {
         if self.conflict {
             self.until = None;
         }
+    }
+
+    /// The API server answers others. Whether that ends a pause.
+    pub fn ends_pause(&mut self, now: Timestamp) -> bool {
+        let ends = self.away && self.waits(now);
+        if ends {
+            (self.until, self.away, self.early) = (Some(now), false, true);
+        }
+        ends
     }
 
     /// Whether to report the last failure, as `note`: a refusal at once, a failure that may pass by itself only if it lasts; each text once.

@@ -14,7 +14,7 @@ use crate::index_map::IndexMap;
 use jiff::Timestamp;
 use sluice_api::job::{JobKind, JobView, TemplateRef};
 use sluice_api::{slim, v1beta2};
-use sluice_core::{Admission, Name, SharedAssignment, Unadmitted, WorkloadKey};
+use sluice_core::{Admission, Name, SharedAssignment, WorkloadKey};
 
 use crate::boxed_map::BoxedMap;
 use crate::effect::EffectId;
@@ -35,6 +35,7 @@ use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
 use crate::trouble::Trouble;
 use crate::unheeded::Unheeded;
+use crate::unreported::{PendingMessage, Unreported};
 pub(crate) use owners::{controller, is_of_group};
 
 /// The reference to a Workload's object.
@@ -95,8 +96,10 @@ pub(crate) struct WorkloadEntry {
     pub deleted: bool,
     /// When we reserved the quota that it holds.
     pub reserved_by_us: Option<Timestamp>,
-    /// How its writes fare.
+    /// How its writes fare, but for those that only report: decisions do not wait for these.
     pub retry: Retry,
+    /// How those fare, if one failed.
+    pub reports: Option<Box<Retry>>,
     /// When the reason was last written why it waits, or was found when we began to lead.
     pub message_at: Option<Timestamp>,
     /// The reason why it waits is not written yet.
@@ -105,23 +108,6 @@ pub(crate) struct WorkloadEntry {
     pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
     /// Why it waits, while that cannot be written, or need not yet.
     pub pending_message: Option<PendingMessage>,
-}
-
-/// Why a Workload waits, to be reported later.
-#[derive(Clone, Debug)]
-pub(crate) struct PendingMessage {
-    pub why: Arc<Unadmitted>,
-    /// Whether it is an event, too.
-    pub with_event: bool,
-}
-
-/// A delayed reason for waiting.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unreported {
-    /// When there was something new to write.
-    pub since: Timestamp,
-    /// When it is looked at again.
-    pub wake_at: Option<Timestamp>,
 }
 
 impl WorkloadEntry {
@@ -341,6 +327,7 @@ impl World {
                 deleted: false,
                 reserved_by_us: None,
                 retry: Retry::default(),
+                reports: None,
                 message_at: None,
                 unreported: None,
                 owed: None,

@@ -30,6 +30,7 @@ use leader::Leader;
 use lost::LostNodes;
 use objects::{Job, Pod, Workload};
 use places::Places;
+use pods::Gone;
 use quota::Quotas;
 use returns::Returns;
 use rights::Rights;
@@ -75,6 +76,8 @@ pub struct Checker {
     of_job: BTreeMap<String, BTreeSet<String>>,
     jobs: BTreeMap<String, Job>,
     keys: BTreeMap<String, String>,
+    /// Jobs that are being deleted, or gone, by UID.
+    gone: BTreeMap<String, Gone>,
     pods: BTreeMap<String, Pod>,
     quotas: Quotas,
     /// Jobs whose deletion the user asked for.
@@ -87,6 +90,8 @@ pub struct Checker {
     ran: BTreeSet<String>,
     /// Limits that are exceeded now.
     excesses: Vec<Excess>,
+    /// The Workload that the present change takes quota from without a good reason: see [`excess`].
+    dropped: Option<String>,
     lost: LostNodes,
     places: Places,
     rights: Rights,
@@ -244,6 +249,7 @@ impl Checker {
         let before = self.jobs.get(key).cloned();
         let Some(object) = object else {
             if let Some(before) = self.jobs.remove(key) {
+                self.goes(key, &before);
                 self.keys.remove(&before.uid);
                 self.quota_is_to_be_back(&before.uid);
                 self.job_is_gone(key);
@@ -252,11 +258,13 @@ impl Checker {
         };
         let mut job = Job::read(object);
         if let Some(old) = before.as_ref().filter(|old| old.uid != job.uid) {
+            self.goes(key, old);
             self.keys.remove(&old.uid);
             self.quota_is_to_be_back(&old.uid);
             self.job_is_gone(key);
         }
         if job.deleting {
+            self.goes(key, &job);
             self.quota_is_to_be_back(&job.uid);
         }
         let before = before.filter(|old| old.uid == job.uid);
@@ -329,6 +337,7 @@ impl Checker {
             self.returns.holds_none(key, self.now);
         }
         let before = self.workloads.remove(key);
+        self.note_dropped(key, before.as_ref(), now.as_ref());
         if let Some(before) = &before {
             self.quotas.charge(before, -1);
             self.link(key, before, false);

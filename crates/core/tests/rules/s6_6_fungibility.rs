@@ -297,4 +297,15 @@ fn s6_6_40_each_flavor_is_reported_with_one_mode() {
     assert_eq!(mode, format!("main: x(preemptionMode=Preempt;{lacks})"));
     let mode = reported_of_x(|queue| queue.reclaim(Any));
     assert_eq!(mode, format!("main: x(preemptionMode=Reclaim;{lacks})"));
+
+    let mut w = World::new();
+    w.flavor("spot", |flavor| flavor.taints = vec![taint(TaintEffect::NoSchedule)]);
+    w.cq(cq("a").flavor("spot", &[("gpu", q(9))]).flavor("y", &[("gpu", q(9))]));
+    w.submit(job("j", "a").gpu(2));
+    assert_eq!(w.cycle(), ["j admitted y"]);
+    let Outcome::Admitted { considered, .. } = &w.report.entries[0].outcome else { panic!("{:?}", w.report) };
+    assert_eq!(
+        considered.to_string(),
+        "main: spot(NoFit;untolerated taint {spot yes NoSchedule <nil>} in flavor spot), y(Fit)"
+    );
 }

@@ -16,7 +16,8 @@ use crate::engine::{Engine, NextCycle};
 use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
 use crate::outbox::{About, normal, observe, observe_with, warning};
-use crate::world::{Decision, PendingMessage, WorkloadEntry, workload_ref};
+use crate::unreported::PendingMessage;
+use crate::world::{Decision, WorkloadEntry, workload_ref};
 use crate::{REPORTER_ADMISSION, metrics};
 
 /// The highest number of cycles in a row that only continue searches through flavors: each search ends before, but several heads of StrictFIFO queues
@@ -92,23 +93,43 @@ impl Engine {
             Outcome::SlicesMoved(moved) => self.slices_moved(&entry.key, moved),
             Outcome::NodesNotReplaced(nodes, slice) => self.nodes_not_replaced(&entry.key, &nodes, slice),
             Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
-            Outcome::PreemptionGated(why) => {
-                let Some(known) = self.world.workloads.get(&entry.key) else { return };
-                if known.open.is_none() && !is(known.status(), Type::BlockedOnPreemptionGates) {
-                    let mut next = known.status().clone();
-                    let at = self.at(&known.object);
-                    transition::block_on_gates(&mut next, at);
-                    transition::pend(&mut next, why.reason, &why.message(), &why.requests, at);
-                    let reported = warning(
-                        About::admission(&entry.key, &known.uid()),
-                        if at.granular { why.reason.as_str() } else { why.reason.legacy() },
-                        why.message(),
-                    );
-                    self.write_status(&entry.key, Purpose::Pend, next, vec![reported]);
-                } else {
-                    self.report_unadmitted(&entry.key, &why, true);
-                }
-            }
+            Outcome::PreemptionGated(why) => self.report_gated(&entry.key, &why),
+        }
+    }
+
+    /// Writes that a Workload would preempt others if its gates were open.
+    fn report_gated(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>) {
+        let Some(known) = self.world.workloads.get_mut(key) else { return };
+        if is(known.status(), Type::BlockedOnPreemptionGates) {
+            return self.report_unadmitted(key, why, true);
+        }
+        if known.open.is_some() || known.reports_wait(self.now) {
+            let why = Arc::clone(why);
+            known.pending_message = Some(PendingMessage { why, with_event: true, gated: true });
+            return;
+        }
+        known.pending_message = None;
+        let known = &self.world.workloads[key];
+        let mut next = known.status().clone();
+        let at = self.at(&known.object);
+        transition::block_on_gates(&mut next, at);
+        transition::pend(&mut next, why.reason, &why.message(), &why.requests, at);
+        let reported = warning(
+            About::admission(key, &known.uid()),
+            if at.granular { why.reason.as_str() } else { why.reason.legacy() },
+            why.message(),
+        );
+        self.write_status(key, Purpose::Pend, next, vec![reported]);
+    }
+
+    /// Writes why a Workload waits, if that could not be written yet.
+    pub(super) fn report_pending(&mut self, key: &WorkloadKey) {
+        let pending = self.world.workloads.get(key).and_then(|entry| entry.pending_message.clone());
+        let Some(pending) = pending else { return };
+        if pending.gated {
+            self.report_gated(key, &pending.why);
+        } else {
+            self.report_unadmitted(key, &pending.why, pending.with_event);
         }
     }
 
@@ -301,9 +322,9 @@ impl Engine {
         if entry.decision.is_some() || reserved(&entry.object.status) {
             return self.reported(key);
         }
-        let pending_message = PendingMessage { why: Arc::clone(why), with_event };
-        // While its writes fail, the message waits as they do.
-        if entry.open.is_some() || entry.retry.waits(self.now) {
+        let pending_message = PendingMessage { why: Arc::clone(why), with_event, gated: false };
+        // While writes on it fail, the message waits, too.
+        if entry.open.is_some() || entry.retry.waits(self.now) || entry.reports_wait(self.now) {
             entry.pending_message = Some(pending_message);
             return;
         }

@@ -328,7 +328,7 @@ impl Engine {
             return;
         };
         looks.open = None;
-        let mut failure = None;
+        let (mut failure, mut away) = (None, None);
         let remaining: Option<BTreeSet<Name>> = match result {
             Ok(_) => Some(BTreeSet::new()),
             Err(WriteError::PodsRemain(workloads)) => Some(workloads.into_iter().collect()),
@@ -337,6 +337,7 @@ impl Engine {
                 let note =
                     format!("The quota of a deleted job is kept, because its pods cannot be listed: {error}");
                 failure = looks.retry.should_report(&error, &note).then_some(note);
+                away = Some(error);
                 None
             }
         };
@@ -357,6 +358,9 @@ impl Engine {
         }
         if let Some(note) = failure {
             self.report_no_look(namespace, &concerned, &note);
+        }
+        if let Some(error) = away {
+            self.note_outage(&error, || Alarm::Object(open.object.clone()));
         }
         let jobs = concerned.iter().filter_map(|key| self.world.job_of(self.world.workloads.get(key)?));
         self.dirty.jobs.extend(jobs);

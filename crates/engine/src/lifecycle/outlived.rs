@@ -81,7 +81,9 @@ impl Engine {
             Err(error) => {
                 known.next = known.retry.failed(open.purpose, &error, now);
                 let note = format!("Error looking for pods that run although the job has ended: {error}");
-                if known.retry.should_report(&error, &note) {
+                let reported = known.retry.should_report(&error, &note);
+                self.note_outage(&error, || Alarm::Job(key.clone()));
+                if reported {
                     self.outbox.push(warning(self.about_job(key, view), "FailedDelete", note));
                 }
             }

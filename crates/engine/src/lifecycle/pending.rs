@@ -45,6 +45,9 @@ impl Engine {
             entry.pending_message = None;
         }
         let entry = &self.world.workloads[key];
+        if entry.reports_wait(self.now) {
+            return;
+        }
         let (object, status) = (&entry.object, entry.status());
         let at = self.at(object);
         let condition = conditions::find(&status.conditions, Type::QuotaReserved.as_str())
@@ -69,8 +72,8 @@ impl Engine {
             self.write_status(key, Purpose::Pend, next, reported);
             return;
         }
-        if let Some(pending_message) = entry.pending_message.clone() {
-            return self.report_unadmitted(key, &pending_message.why, pending_message.with_event);
+        if entry.pending_message.is_some() {
+            return self.report_pending(key);
         }
         let Some(condition) = condition else {
             return self.report_newcomer(key);

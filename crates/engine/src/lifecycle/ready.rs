@@ -86,7 +86,7 @@ impl Engine {
         }
         let entry = &self.world.workloads[workload];
         let status = entry.status();
-        if is(status, Type::Admitted) && is(status, Type::Evicted) {
+        if is(status, Type::Admitted) && is(status, Type::Evicted) || entry.reports_wait(self.now) {
             return false;
         }
         // While pods of the job wait for a slice, readiness is that of the slice before. Not all kinds show which pods are not ready, and why.

@@ -11,7 +11,8 @@ use crate::effect::{EventType, Level};
 use crate::engine::{Alarm, Engine};
 use crate::input::WaitingWrites;
 use crate::outbox::event;
-use crate::world::{JobKey, Unreported, WorkloadEntry};
+use crate::unreported::Unreported;
+use crate::world::{JobKey, WorkloadEntry};
 
 /// How many reasons for waiting are written at once. Those that wait for their turn here take no memory, and can still be dropped.
 const MOST_REPORTS: usize = 64;
@@ -20,6 +21,21 @@ const MOST_REPORTS: usize = 64;
 /// of the time: each delays those, and many Workloads are admitted before their reason is due.
 const REASONS_PER_SECOND: u32 = 100;
 const REASONS_PER_BUSY_SECOND: u32 = 10;
+
+impl WorkloadEntry {
+    /// Whether nothing is reported about it for now, as that failed before. Decisions about it are written all the same.
+    pub(crate) fn reports_wait(&self, now: Timestamp) -> bool {
+        self.reports.as_ref().is_some_and(|reports| reports.waits(now))
+    }
+
+    /// A newer version of it was seen.
+    pub(crate) fn seen_newer(&mut self) {
+        self.retry.seen_newer();
+        if let Some(reports) = &mut self.reports {
+            reports.seen_newer();
+        }
+    }
+}
 
 /// What is new about the reason why a Workload waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

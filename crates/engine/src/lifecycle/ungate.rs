@@ -196,6 +196,7 @@ impl Engine {
                     "write failed",
                     &[("object", &open.object), ("purpose", &open.purpose), ("error", &error)],
                 ));
+                self.note_outage(&error, || Alarm::Object(open.object.clone()));
                 self.report_failure(open, &error);
                 if let (true, WriteError::Refused(why)) = (refused, &error) {
                     match &job {
@@ -208,6 +209,22 @@ impl Engine {
         if let Some(job) = job {
             self.mark_elastic(&job);
         }
+    }
+
+    /// The pause after a failed write on a pod ends early; whether there was one.
+    pub(crate) fn ends_pause_of_job_pod(&mut self, pod: &ObjectRef) -> bool {
+        let (key, now) = (pod_key(pod), self.now);
+        let Some(known) = self.world.job_pods.get_mut(&key) else { return false };
+        if !known.retry.ends_pause(now) {
+            return false;
+        }
+        if let Some(place) = &known.place {
+            self.dirty.placed.insert(WorkloadKey::new(Arc::clone(&key.0), Arc::clone(&place.workload)));
+        }
+        if let Some(job) = known.controller.clone().filter(|_| known.elastic) {
+            self.mark_elastic(&job);
+        }
+        true
     }
 
     /// The API server refuses to ungate a pod of an elastic job: if none of its pods runs, it must not hold its quota for good.

@@ -157,8 +157,8 @@ impl Engine {
             let _ = is(entry.status(), Type::Evicted)
                 || self.revoke_reservation(key)
                 || self.reconcile_provisioning(key);
-        } else if let Some(pending_message) = entry.pending_message.clone() {
-            self.report_unadmitted(key, &pending_message.why, pending_message.with_event);
+        } else {
+            self.report_pending(key);
         }
         if let Some(job) = self.world.workloads.get(key).and_then(|e| self.world.job_of(e)) {
             self.dirty.jobs.insert(job);

@@ -107,6 +107,7 @@ impl Engine {
         fare.uncertain |= open.purpose == Purpose::StartJob && error.is_transient();
         let until = fare.retry.failed(open.purpose, error, now);
         self.wake_at(together(until), Alarm::Job(key.clone()));
+        self.note_outage(error, || Alarm::Job(key.clone()));
         self.report_failure(open, error);
         if open.purpose == Purpose::StartJob
             && let WriteError::Refused(why) = error

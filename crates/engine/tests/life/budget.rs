@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
-use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose};
+use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::contract::cq;
 use crate::model::build::{job, template};
-use crate::model::{Cluster, condition, reported};
+use crate::model::{Api, Cluster, condition, reported};
 
 const HEAD: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
 
@@ -296,6 +296,61 @@ fn an_admission_does_not_wait_for_a_reason_that_has_not_been_sent() {
     c.api.delete(&gone);
     c.settle();
     assert_eq!(c.withdrawn, 2, "the reason of what is gone is of no use");
+}
+
+/// The API server refuses what is reported for now, for example because of a policy.
+fn refused() -> WriteError {
+    WriteError::Refused("no such luck".to_owned())
+}
+
+#[test]
+fn what_victims_leave_does_not_go_to_others_because_a_reason_is_refused() {
+    let mut c = cluster("", "1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.api.add_job(job("team-a", "victim", "lq", 1, "1"));
+    c.advance(60);
+    c.pods_vanish = false;
+    c.refuse = Some((Purpose::Pend, refused()));
+    let new = direct(&mut c, "new", "1", 1_000);
+    let other = direct(&mut c, "other", "1", 999);
+    c.advance(2);
+    assert!(c.refused > 0);
+    c.writes.clear();
+    c.pods_vanish = true;
+    tenths(&mut c, 5);
+    assert_eq!(writes(&c, &new), [Purpose::ReserveQuota]);
+    assert!(!writes(&c, &other).contains(&Purpose::ReserveQuota));
+}
+
+#[test]
+fn an_admission_waits_only_for_the_answer_of_a_reason_that_is_refused() {
+    let mut c = cluster("", "1", &json!({}));
+    let first = direct(&mut c, "first", "1", 0);
+    c.fail.push_back((Purpose::Pend, refused()));
+    c.late = Some(Purpose::Pend);
+    let w = direct(&mut c, "w", "1", 0);
+    c.advance(1);
+    finish(&mut c, &first);
+    assert_eq!(writes(&c, &w), [Purpose::Pend], "it is sent");
+    c.release();
+    assert_eq!(writes(&c, &w), [Purpose::Pend, Purpose::ReserveQuota]);
+    c.advance(600);
+    assert_eq!(writes(&c, &w).len(), 2, "nothing is reported any more");
+}
+
+#[test]
+fn a_deactivation_does_not_wait_until_readiness_may_be_written_again() {
+    let mut c = cluster("waitForPodsReady: {timeout: 5m, blockAdmission: false}\n", "1", &json!({}));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.refuse = Some((Purpose::PodsReady, refused()));
+    c.api.edit_job("a", |job| job.view.pods_ready = true);
+    c.settle();
+    c.writes.clear();
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.settle();
+    assert_eq!(writes(&c, &workload)[0], Purpose::Evict);
+    assert_eq!(c.refused, 1);
 }
 
 /// A cluster with a job whose readiness waits to be sent.

@@ -4,10 +4,49 @@ use serde_json::json;
 use sluice_api::job::JobKind;
 use sluice_engine::{EngineConfig, Input, Kind, Purpose, WriteError};
 
+use crate::contract::cq;
 use crate::model::build::job;
 use crate::model::{Cluster, condition};
 use crate::pods::runs;
 use crate::unadmitted::cluster;
+
+/// A queue that is drained while the API server carries out no stop of its jobs.
+fn not_stopped(jobs: usize) -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.simple(&jobs.to_string(), &json!({}));
+    for number in 0..jobs {
+        c.api.add_job(job("team-a", &format!("j{number}"), "lq", 1, "1"));
+    }
+    c.settle();
+    c.refuse = Some((Purpose::StopJob, WriteError::Transient("connection refused".to_owned())));
+    c.api.edit(&cq(), &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
+    c.settle();
+    c
+}
+
+#[test]
+fn what_failed_while_the_api_server_was_away_is_written_once_it_answers_again() {
+    let mut c = not_stopped(50);
+    c.advance(200);
+    let running = |c: &Cluster| c.api.jobs().filter(|(_, job)| !job.view.suspended).count();
+    c.refuse = None;
+    c.settle();
+    assert_eq!(running(&c), 50, "nothing shows that it is back");
+    c.api.add_job(job("team-a", "new", "lq", 1, "1"));
+    c.settle();
+    assert_eq!(running(&c), 0);
+}
+
+#[test]
+fn what_fails_while_others_are_written_is_not_tried_each_time() {
+    let mut c = not_stopped(1);
+    c.checked = false;
+    for number in 0..360 {
+        c.api.add_job(job("team-a", &format!("new-{number}"), "lq", 1, "1"));
+        c.advance(10);
+    }
+    assert!((60..=130).contains(&c.refused), "{} times in an hour", c.refused);
+}
 
 /// What is over goes a minute later.
 fn retaining() -> Cluster {

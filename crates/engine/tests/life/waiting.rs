@@ -361,6 +361,23 @@ fn preemption_that_a_gate_forbids_is_reported_and_happens_when_it_opens() {
 }
 
 #[test]
+fn that_a_gate_forbids_preemption_is_reported_as_soon_as_it_can_be_written() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    submit(&mut c, "victim", "lq", 1, |_| {});
+    c.fail.push_back((Purpose::Pend, WriteError::Transient("busy".to_owned())));
+    let gates = json!({"preemptionGates": [{"name": "kueue.x-k8s.io/multikueue"}], "priority": 9});
+    let waits = alone(&mut c, "gated", &gates);
+    c.settle();
+    assert_eq!(said(&c, &waits, "BlockedOnPreemptionGates"), "");
+    c.advance(2);
+    assert_eq!(
+        said(&c, &waits, "BlockedOnPreemptionGates"),
+        "True/PreemptionGated: Workload requires preemption, but it's gated"
+    );
+}
+
+#[test]
 fn resource_claims_are_refused_where_their_integration_is_off() {
     let config = gate(Gate::KueueDRAIntegration, false);
     let play = |c: &mut Cluster| {

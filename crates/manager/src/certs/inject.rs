@@ -2,16 +2,19 @@
 //! APIServices, with a Service or a URL.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::{Method, Uri};
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
+use super::refusals::{Refusals, Refused, is_refusal, reference};
 use crate::api_call::{Call, CallError, Content};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,6 +39,8 @@ struct WebhookEntry {
 
 #[derive(Clone, Debug, Deserialize)]
 struct WebhookConfiguration {
+    #[serde(default)]
+    metadata: ObjectMeta,
     #[serde(default)]
     webhooks: Vec<WebhookEntry>,
 }
@@ -100,7 +105,7 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-/// The prefix of the chart's names, as the webhook Service's name says.
+/// The prefix of the chart's names, as the webhook Service's name tells.
 pub fn prefix_of(service: &str) -> &str {
     service.strip_suffix("-webhook-service").unwrap_or("kueue")
 }
@@ -146,20 +151,34 @@ impl Targets {
     }
 }
 
+/// Why the CA is not everywhere.
+#[derive(Debug, thiserror::Error)]
+pub enum InjectError {
+    /// A request failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A change is refused; the other objects have the CA.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
 /// Puts the CA where it is missing. Remembers what it has seen, so that an unchanged CRD (hundreds of kilobytes) is not
 /// fetched again.
 pub struct Injector {
     client: Client,
     targets: Targets,
-    /// The resourceVersion that was seen, and the conversion webhook if there is one.
-    crds: BTreeMap<&'static str, (String, Option<ClientConfig>)>,
-    webhooks: BTreeMap<String, Vec<WebhookEntry>>,
+    /// What was seen, and the conversion webhook if there is one.
+    crds: BTreeMap<&'static str, (ObjectMeta, Option<ClientConfig>)>,
+    webhooks: BTreeMap<String, WebhookConfiguration>,
+    /// What is refused.
+    pub(super) refusals: Refusals,
 }
 
 impl Injector {
     /// An injector that has seen nothing.
     pub fn new(client: Client, targets: Targets) -> Self {
-        Self { client, targets, crds: BTreeMap::new(), webhooks: BTreeMap::new() }
+        let refusals = Refusals::default();
+        Self { client, targets, crds: BTreeMap::new(), webhooks: BTreeMap::new(), refusals }
     }
 
     /// Reads what changed. An object that does not exist (yet) is no error.
@@ -171,7 +190,7 @@ impl Injector {
         for uri in self.targets.uris() {
             let found = Call::get(&uri).send_as::<WebhookConfiguration>(&self.client, TIMEOUT).await;
             match found {
-                Ok(found) => self.webhooks.insert(uri, found.webhooks),
+                Ok(found) => self.webhooks.insert(uri, found),
                 Err(error) if error.code() == Some(404) => self.webhooks.remove(&uri),
                 Err(error) => return Err(error),
             };
@@ -187,7 +206,11 @@ impl Injector {
                 }
                 Err(error) => return Err(error),
             };
-            if self.crds.get(plural).is_none_or(|(known, _)| *known != version) {
+            if self
+                .crds
+                .get(plural)
+                .is_none_or(|(known, _)| known.resource_version.as_ref() != Some(&version))
+            {
                 let crd: Crd = Call::get(&uri).send_as(&self.client, TIMEOUT).await?;
                 self.note_crd(plural, crd);
             }
@@ -196,71 +219,155 @@ impl Injector {
     }
 
     fn note_crd(&mut self, plural: &'static str, crd: Crd) {
-        let version = crd.metadata.resource_version.unwrap_or_default();
         let config = crd.spec.conversion.webhook.map(|w| w.client_config);
-        self.crds.insert(plural, (version, config));
+        // Of the rest only what names it: its managed fields are long.
+        let ObjectMeta { name, uid, resource_version, .. } = crd.metadata;
+        let metadata = ObjectMeta { name, uid, resource_version, ..ObjectMeta::default() };
+        self.crds.insert(plural, (metadata, config));
     }
 
     /// The hosts of all entries that are reached by URL: the serving certificate must name them.
     pub fn hosts(&self) -> BTreeSet<String> {
-        let webhooks = self.webhooks.values().flatten().map(|entry| &entry.client_config);
+        let webhooks = self.webhooks.values().flat_map(|one| &one.webhooks).map(|entry| &entry.client_config);
         let crds = self.crds.values().filter_map(|(_, config)| config.as_ref());
         webhooks.chain(crds).filter_map(|config| host(config.url.as_deref()?)).collect()
     }
 
-    /// Writes the CA where a different one (or none) is.
+    /// Writes the CA where a different one (or none) is. If some objects refuse it, the others get it all the same.
     ///
     /// # Errors
     ///
     /// If the API server cannot be reached, refuses a change or does not answer within 10 s. An APIService that does not exist or that this program
     /// may not read is no error.
-    pub async fn inject(&mut self, ca_bundle: &str) -> Result<(), CallError> {
+    pub async fn inject(&mut self, ca_bundle: &str, now: Instant) -> Result<(), InjectError> {
         let bundle = ByteString(ca_bundle.as_bytes().to_vec());
-        for (uri, entries) in &mut self.webhooks {
-            let patch = webhook_patch(entries, &bundle);
+        let refused = [
+            self.inject_webhooks(&bundle, now).await?,
+            self.inject_crds(&bundle, now).await?,
+            self.inject_apis(&bundle, now).await?,
+        ];
+        refused.into_iter().flatten().next().map_or(Ok(()), |refused| Err(refused.into()))
+    }
+
+    /// Gives a change that is refused.
+    async fn inject_webhooks(
+        &mut self,
+        bundle: &ByteString,
+        now: Instant,
+    ) -> Result<Option<Refused>, CallError> {
+        let mut refused = None;
+        for (uri, known) in &mut self.webhooks {
+            let patch = webhook_patch(&known.webhooks, bundle);
             if patch.is_empty() {
+                self.refusals.forget(uri);
                 continue;
             }
+            let kind = if *uri == self.targets.uris()[0] {
+                "MutatingWebhookConfiguration"
+            } else {
+                "ValidatingWebhookConfiguration"
+            };
+            let about = reference("admissionregistration.k8s.io/v1", kind, &known.metadata);
             let call = Call::with_body(Method::PATCH, uri.as_str(), Content::JsonPatch, &patch);
-            let found: WebhookConfiguration = call.send_as(&self.client, TIMEOUT).await?;
-            info!(object = %uri, entries = patch.len() / 2, "the CA was injected");
-            *entries = found.webhooks;
+            let change = Change { uri, asked: json!(patch), call, about };
+            match change.make::<WebhookConfiguration>(&self.client, &mut self.refusals, now).await? {
+                Ok(found) => {
+                    info!(object = %uri, entries = patch.len() / 2, "the CA was injected");
+                    *known = found;
+                }
+                Err(why) => refused = Some(why),
+            }
         }
+        Ok(refused)
+    }
+
+    /// Gives a change that is refused.
+    async fn inject_crds(&mut self, bundle: &ByteString, now: Instant) -> Result<Option<Refused>, CallError> {
+        let mut refused = None;
         for plural in CONVERTED {
+            let uri = crd_uri(plural);
             // A CRD of another making may have no conversion webhook.
-            let Some((_, Some(config))) = self.crds.get(plural) else { continue };
-            if config.ca_bundle.as_ref() == Some(&bundle) {
+            let Some((metadata, Some(config))) = self.crds.get(plural) else { continue };
+            if config.ca_bundle.as_ref() == Some(bundle) {
+                self.refusals.forget(&uri);
                 continue;
             }
             let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": bundle}}}}});
-            let call = Call::with_body(Method::PATCH, crd_uri(plural), Content::MergePatch, &patch);
-            let crd: Crd = call.send_as(&self.client, TIMEOUT).await?;
-            info!(crd = %plural, "the CA was injected");
-            self.note_crd(plural, crd);
+            let call = Call::with_body(Method::PATCH, uri.as_str(), Content::MergePatch, &patch);
+            let about = reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata);
+            let asked = json!([metadata.resource_version, patch]);
+            let change = Change { uri: &uri, asked, call, about };
+            match change.make::<Crd>(&self.client, &mut self.refusals, now).await? {
+                Ok(crd) => {
+                    info!(crd = %plural, "the CA was injected");
+                    self.note_crd(plural, crd);
+                }
+                Err(why) => refused = Some(why),
+            }
         }
-        self.inject_apis(&bundle).await
+        Ok(refused)
     }
 
-    /// An APIService that does not exist, that belongs to another program, or that this ServiceAccount has no right to, is left alone.
-    async fn inject_apis(&self, bundle: &ByteString) -> Result<(), CallError> {
+    /// An APIService that does not exist, that belongs to another program, or that this ServiceAccount has no right to, is left alone. Gives a change
+    /// that is refused.
+    async fn inject_apis(&mut self, bundle: &ByteString, now: Instant) -> Result<Option<Refused>, CallError> {
+        let mut refused = None;
         for name in API_SERVICES {
             let uri = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
             let found: ApiService = match Call::get(&uri).send_as(&self.client, TIMEOUT).await {
                 Ok(found) => found,
                 Err(error) if matches!(error.code(), Some(403 | 404)) => {
-                    debug!(object = %uri, %error, "no CA was injected");
+                    debug!(object = %uri, %error, "no CA was put in");
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            let patch = api_service_patch(&found, &self.targets.apis, bundle);
-            if let Some(patch) = patch {
-                let call = Call::with_body(Method::PATCH, &uri, Content::MergePatch, &patch);
-                call.send(&self.client, TIMEOUT).await?;
-                info!(object = %uri, "the CA was injected");
+            let Some(patch) = api_service_patch(&found, &self.targets.apis, bundle) else {
+                self.refusals.forget(&uri);
+                continue;
+            };
+            let call = Call::with_body(Method::PATCH, &uri, Content::MergePatch, &patch);
+            let about = reference("apiregistration.k8s.io/v1", "APIService", &found.metadata);
+            let change = Change { uri: &uri, asked: patch, call, about };
+            match change.make::<Value>(&self.client, &mut self.refusals, now).await? {
+                Ok(_) => info!(object = %uri, "the CA was injected"),
+                Err(why) => refused = Some(why),
             }
         }
-        Ok(())
+        Ok(refused)
+    }
+}
+
+/// A change of an object.
+struct Change<'a> {
+    uri: &'a str,
+    /// What tells it from other changes, and from the same one of another version.
+    asked: Value,
+    call: Call,
+    /// Says if it is refused.
+    about: ObjectReference,
+}
+
+impl Change<'_> {
+    /// Makes it, unless it was refused not long ago; gives the object.
+    async fn make<T: DeserializeOwned>(
+        self,
+        client: &Client,
+        refusals: &mut Refusals,
+        now: Instant,
+    ) -> Result<Result<T, Refused>, CallError> {
+        let Self { uri, asked, call, about } = self;
+        if let Some(refused) = refusals.pauses(uri, &asked, now) {
+            return Ok(Err(refused));
+        }
+        match call.send_as::<T>(client, TIMEOUT).await {
+            Ok(found) => {
+                refusals.forget(uri);
+                Ok(Ok(found))
+            }
+            Err(error) if is_refusal(&error) => Ok(Err(refusals.note(uri, asked, &error, Some(about), now))),
+            Err(error) => Err(error),
+        }
     }
 }
 

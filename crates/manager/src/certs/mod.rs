@@ -5,30 +5,32 @@
 
 pub mod inject;
 pub mod material;
+mod refusals;
 pub mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::Client;
 use rustls::server::danger::ClientCertVerifier;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_client::error_chain::Chain;
 use sluice_engine::Backoff;
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::serve::Tls;
 use crate::shutdown::Stop;
-use inject::Injector;
+use inject::{InjectError, Injector};
 use material::{Material, Renewal, decide, is_in_time, renew};
+use refusals::{Refused, is_refusal, reference};
 use server::{TlsError, TlsOptions};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +45,9 @@ pub enum CertsError {
     /// A request to the API server failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// A change is refused.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// rcgen refused.
     #[error(transparent)]
     Make(#[from] material::MakeError),
@@ -57,6 +62,15 @@ pub enum CertsError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+impl From<InjectError> for CertsError {
+    fn from(error: InjectError) -> Self {
+        match error {
+            InjectError::Call(error) => Self::Call(error),
+            InjectError::Refused(refused) => Self::Refused(refused),
+        }
+    }
 }
 
 /// How far the certificates are.
@@ -123,6 +137,8 @@ pub struct CertRotator {
     served: Material,
     /// Whether API servers trust what is served, as far as is known.
     trusted: bool,
+    /// Who reports on objects that cannot be changed; none if events are left out.
+    reporter: Option<String>,
 }
 
 impl CertRotator {
@@ -145,7 +161,15 @@ impl CertRotator {
             serving,
             served: Material::default(),
             trusted: false,
+            reporter: None,
         }
+    }
+
+    /// Objects that cannot be changed say why, in events of this instance.
+    #[must_use]
+    pub fn reporting_as(mut self, instance: &str) -> Self {
+        self.reporter = Some(instance.to_owned());
+        self
     }
 
     /// Also for the Service of the dashboard, whose name has the same prefix as that of the webhooks.
@@ -159,7 +183,8 @@ impl CertRotator {
     pub async fn run(mut self, state: watch::Sender<CertsState>, mut stop: Stop) {
         let (mut failures, mut trouble) = (0, Trouble::default());
         loop {
-            let round = self.round().await;
+            let round = self.round(Instant::now()).await;
+            self.report_refusals().await;
             let pause = pause_after(round.is_ok(), &mut failures);
             let why = round.err().map(|error| Chain(&error).to_string());
             let goes_on = self.goes_on(Timestamp::now());
@@ -174,22 +199,32 @@ impl CertRotator {
         }
     }
 
-    async fn round(&mut self) -> Result<(), CertsError> {
+    /// Tells objects that cannot be changed why. An event that cannot be written is not repeated.
+    async fn report_refusals(&mut self) {
+        let events = self.injector.refusals.take_events(self.reporter.as_deref().unwrap_or_default());
+        for event in events.iter().filter(|_| self.reporter.is_some()) {
+            if let Err(error) = event.send(&self.client, TIMEOUT).await {
+                debug!(%error, "an event was not written");
+            }
+        }
+    }
+
+    async fn round(&mut self, now: Instant) -> Result<(), CertsError> {
         self.injector.refresh().await?;
         let mut names = self.names.clone();
         names.extend(self.injector.hosts());
-        let material = self.read_or_renew(&names).await?;
+        let material = self.read_or_renew(&names, now).await?;
         if material != self.served {
             if self.trusted {
                 // The currently served certificate's CA is in the bundle, too: it is trusted until the next one is.
-                self.injector.inject(&material.ca_bundle).await?;
+                self.injector.inject(&material.ca_bundle, now).await?;
             }
             for serving in &self.serving {
                 serving.exchange(material.cert.as_bytes(), material.key.as_bytes())?;
             }
             self.served = material;
         }
-        self.injector.inject(&self.served.ca_bundle).await?;
+        self.injector.inject(&self.served.ca_bundle, now).await?;
         self.trusted = true;
         Ok(())
     }
@@ -206,11 +241,11 @@ impl CertRotator {
 
     /// Reads the Secret and, if necessary, renews its material. The write is refused with a conflict if another replica was faster; then the next
     /// round reads what that replica wrote.
-    async fn read_or_renew(&self, names: &BTreeSet<String>) -> Result<Material, CertsError> {
+    async fn read_or_renew(&mut self, names: &BTreeSet<String>, at: Instant) -> Result<Material, CertsError> {
         let uri = format!("/api/v1/namespaces/{}/secrets/{}", self.namespace, self.secret);
         let now = Timestamp::now();
         let secret: Secret = match Call::get(&uri).send_as(&self.client, TIMEOUT).await {
-            Err(error) if error.code() == Some(404) => return self.create(names, now).await,
+            Err(error) if error.code() == Some(404) => return self.create(&uri, names, (now, at)).await,
             other => other?,
         };
         let mut material = unpack(secret.data.as_ref());
@@ -221,17 +256,32 @@ impl CertRotator {
         if decision == Renewal::Keep {
             return Ok(material);
         }
+        let asked = json!([secret.metadata.resource_version, names]);
+        if let Some(refused) = self.injector.refusals.pauses(&uri, &asked, at) {
+            return Err(refused.into());
+        }
         let next = renew(&material, decision, names, now)?;
         let body = json!({
             "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": pack(&next),
         });
-        Call::with_body(Method::PATCH, uri, Content::MergePatch, &body).send(&self.client, TIMEOUT).await?;
+        let call = Call::with_body(Method::PATCH, &uri, Content::MergePatch, &body);
+        let told = reference("v1", "Secret", &secret.metadata);
+        self.write(&uri, call, asked, Some(told), at).await?;
         info!(secret = %self.secret, ?decision, "certificates renewed");
         Ok(next)
     }
 
-    async fn create(&self, names: &BTreeSet<String>, now: Timestamp) -> Result<Material, CertsError> {
+    async fn create(
+        &mut self,
+        uri: &str,
+        names: &BTreeSet<String>,
+        (now, at): (Timestamp, Instant),
+    ) -> Result<Material, CertsError> {
+        let asked = json!(names);
+        if let Some(refused) = self.injector.refusals.pauses(uri, &asked, at) {
+            return Err(refused.into());
+        }
         let next = renew(&self.without_secret(), Renewal::RenewAll, names, now)?;
         let body = json!({
             "apiVersion": "v1",
@@ -239,10 +289,31 @@ impl CertRotator {
             "metadata": {"name": self.secret, "namespace": self.namespace},
             "data": pack(&next),
         });
-        let uri = format!("/api/v1/namespaces/{}/secrets", self.namespace);
-        Call::with_body(Method::POST, uri, Content::Json, &body).send(&self.client, TIMEOUT).await?;
+        let all = format!("/api/v1/namespaces/{}/secrets", self.namespace);
+        let call = Call::with_body(Method::POST, all, Content::Json, &body);
+        // There is no object that could say so.
+        self.write(uri, call, asked, None, at).await?;
         info!(secret = %self.secret, "certificates made");
         Ok(next)
+    }
+
+    /// Writes the Secret.
+    async fn write(
+        &mut self,
+        uri: &str,
+        call: Call,
+        asked: Value,
+        told: Option<ObjectReference>,
+        at: Instant,
+    ) -> Result<(), CertsError> {
+        match call.send(&self.client, TIMEOUT).await {
+            Ok(_) => self.injector.refusals.forget(uri),
+            Err(error) if is_refusal(&error) => {
+                return Err(self.injector.refusals.note(uri, asked, &error, told, at).into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 }
 
@@ -356,94 +427,4 @@ fn unpack(data: Option<&BTreeMap<String, ByteString>>) -> Material {
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::body::Bytes;
-    use axum::http::Uri;
-    use jiff::SignedDuration;
-
-    use super::*;
-    use crate::fake_api;
-
-    #[test]
-    fn what_is_packed_into_the_secret_comes_out_again() {
-        let names = service_names("kueue-system", "kueue-webhook-service", "");
-        let material = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
-        let data = pack(&material).into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
-        assert_eq!(unpack(Some(&data)), material);
-        assert_eq!(unpack(None), Material::default());
-    }
-
-    #[test]
-    fn what_is_refused_is_asked_for_ever_more_rarely_and_soon_again_after_a_success() {
-        let mut failures = 0;
-        let waits: Vec<u128> = (0..7).map(|_| pause_after(false, &mut failures).as_millis()).collect();
-        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
-        assert_eq!(pause_after(true, &mut failures), PERIOD);
-        assert_eq!(pause_after(false, &mut failures).as_millis(), 500);
-    }
-
-    #[test]
-    fn what_is_wrong_is_said_once_until_it_changes() {
-        let mut trouble = Trouble::default();
-        let rounds = [Some("a"), Some("a"), Some("b"), Some("b"), None, None, Some("b"), Some("a")];
-        let said: Vec<_> = rounds
-            .map(|why| trouble.news(why.map(str::to_owned)).map(str::to_owned))
-            .into_iter()
-            .flatten()
-            .collect();
-        assert_eq!(said, ["a", "b", "b", "a"]);
-    }
-
-    #[test]
-    fn the_certificate_names_the_service_and_a_listening_host() {
-        let names = service_names("ns", "svc", "10.1.2.3");
-        assert!(names.contains("svc.ns.svc"));
-        assert!(service_names("ns", "kueue-webhook-service", "").contains("kueue-visibility-server.ns.svc"));
-        assert!(names.contains("10.1.2.3"));
-        let dashboard = in_cluster(&inject::dashboard_service("kueue-webhook-service"), "ns");
-        assert_eq!(dashboard[0], "kueue-dashboard.ns.svc");
-        assert!(!service_names("ns", "svc", "0.0.0.0").contains("0.0.0.0"));
-    }
-
-    #[tokio::test]
-    async fn what_is_served_stays_good_while_the_secret_cannot_be_read_or_made_again() {
-        let names = service_names("ns", "svc", "");
-        let made = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
-        let client =
-            fake_api::client(|_: Method, _: Uri, _: Bytes| async { fake_api::failed(403, "Forbidden") });
-        let serving = vec![Serving::provisional(TlsOptions::default()).unwrap()];
-        let mut rotator = CertRotator::new(client, "ns", "svc", "secret", "", serving);
-        rotator.served = made.clone();
-        let now = Timestamp::now();
-        assert!(rotator.round().await.is_err());
-        assert!(!rotator.goes_on(now), "no API server is known to trust it");
-        rotator.trusted = true;
-        assert!(rotator.round().await.is_err());
-        assert!(rotator.goes_on(now));
-        assert!(!rotator.goes_on(now + SignedDuration::from_hours(24 * 366 * 20)), "it has expired");
-        // A Secret that was emptied does not end the trust in what other replicas serve.
-        let next = renew(&rotator.without_secret(), Renewal::RenewAll, &names, now).unwrap();
-        assert!(next.ca_bundle.contains(&made.ca_bundle) && next.ca_bundle != made.ca_bundle);
-    }
-
-    #[tokio::test]
-    async fn files_are_served_again_when_they_change() {
-        let folder = tempfile::tempdir().unwrap();
-        let names = BTreeSet::from(["localhost".to_owned()]);
-        let serving = Serving::provisional(TlsOptions::default()).unwrap();
-        let mut served = Default::default();
-        let all = [serving.clone()];
-        assert!(files(folder.path(), &all, &mut served).await.is_err());
-        for _ in 0..2 {
-            let before = serving.config.now();
-            let made = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
-            std::fs::write(folder.path().join("tls.crt"), &made.cert).unwrap();
-            std::fs::write(folder.path().join("tls.key"), &made.key).unwrap();
-            files(folder.path(), &all, &mut served).await.unwrap();
-            assert!(!std::sync::Arc::ptr_eq(&before, &serving.config.now()));
-            let same = serving.config.now();
-            files(folder.path(), &all, &mut served).await.unwrap();
-            assert!(std::sync::Arc::ptr_eq(&same, &serving.config.now()));
-        }
-    }
-}
+mod tests;

@@ -41,9 +41,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Any time at all: nothing is due.
 const IDLE: Duration = Duration::from_hours(1);
 /// A note is at most 1 kB long (docs/reference/03-conditions-events.md).
-const NOTE_BYTES: usize = 1024;
+pub(crate) const NOTE_BYTES: usize = 1024;
 /// Reasons and actions are at most 128 bytes long.
-const WORD_BYTES: usize = 128;
+pub(crate) const WORD_BYTES: usize = 128;
 
 /// Events with one key are one series; their notes may differ.
 type Key = (ObjectRef, Arc<str>, &'static str, String, String, Option<u32>);
@@ -228,7 +228,8 @@ fn key(event: &Event) -> Key {
     )
 }
 
-fn event_name(object: &str) -> String {
+/// A new name for an event on an object of that name.
+pub(crate) fn event_name(object: &str) -> String {
     // A name may have 253 characters, of which a dot and 16 digits are added here.
     let stem: String = object.chars().take(236).collect();
     format!("{stem}.{:016x}", crate::random::bits())
@@ -308,7 +309,7 @@ fn update(object: &ObjectRef, pending: &Update, last: Timestamp) -> Call {
 }
 
 /// Cuts a text to at most `bytes`, at a character's end, showing that something is missing.
-fn cut(text: &str, bytes: usize) -> String {
+pub(crate) fn cut(text: &str, bytes: usize) -> String {
     const MORE: &str = "…";
     if text.len() <= bytes {
         return text.to_owned();

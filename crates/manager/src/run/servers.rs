@@ -190,6 +190,11 @@ impl Parts {
             } else {
                 keeper
             };
+            let keeper = if self.controllers.has(Controller::Events) {
+                keeper.reporting_as(&crate::lease::identity())
+            } else {
+                keeper
+            };
             tasks.push(supervisor.spawn("certificates", keeper.run(state, self.stop.clone())));
         } else {
             let folder = section.cert_dir.clone().into();

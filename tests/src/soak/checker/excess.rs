@@ -1,6 +1,8 @@
 //! Usage above a limit. A late reservation of a former leader may arrive after the next leader has given the same quota away: no resource version
-//! covers both writes. It is revoked before its job starts (`late reservation revoked` in the manager's log), so such moments are counted separately,
-//! as long as the running jobs stay within the limits.
+//! covers both writes. It is revoked before its job starts (`late reservation revoked` in the manager's log), so such moments are counted separately:
+//! if a replica began to lead shortly before, the running jobs stay within the limits, and what has not run is revoked or deleted by its user.
+
+use std::time::Duration;
 
 use super::objects::Workload;
 use super::quota::FlavorResource;
@@ -12,7 +14,12 @@ pub(super) struct Excess {
     queue: String,
     resource: FlavorResource,
     violation: Violation,
+    /// A replica had begun to lead shortly before.
+    after_a_change: bool,
 }
+
+/// How late a write of a former leader may be: its request ends after 15 s, and the control plane stands still for 3.5 s at most.
+pub(super) const LATE_WRITE: Duration = Duration::from_secs(20);
 
 impl Checker {
     pub(super) fn is_within_limits(&mut self, key: &str, before: &Workload, now: &Workload) {
@@ -29,7 +36,8 @@ impl Checker {
                 {
                     let violation = self.violation(Rule::AboveQuota, key, text);
                     let (queue, resource) = (queue.clone(), resource.clone());
-                    self.excesses.push(Excess { queue, resource, violation });
+                    let after_a_change = self.leader.began_within(LATE_WRITE, self.now);
+                    self.excesses.push(Excess { queue, resource, violation, after_a_change });
                 }
             }
         }
@@ -37,6 +45,7 @@ impl Checker {
 
     /// Checks whether exceeded limits still are, and whether the running jobs alone exceed them.
     pub(super) fn judge_excesses(&mut self) {
+        let dropped = self.dropped.take();
         for excess in std::mem::take(&mut self.excesses) {
             if let Some(text) = self.running_above(&excess.queue, &excess.resource) {
                 let Violation { rule, revision, key, text: first } = excess.violation;
@@ -44,9 +53,30 @@ impl Checker {
                 self.violations.push(Violation { rule, revision, key, text });
             } else if self.reserved_above(&excess.queue, &excess.resource).is_some() {
                 self.excesses.push(excess);
-            } else {
+            } else if excess.after_a_change && dropped.is_none() {
                 self.account.late_reservations += 1;
+            } else {
+                let Violation { rule, revision, key, text } = excess.violation;
+                let why = match &dropped {
+                    Some(dropped) => {
+                        format!("{dropped} lost its quota, and not because a former leader gave it")
+                    }
+                    None => format!("none had begun to lead within {} s", LATE_WRITE.as_secs()),
+                };
+                let text = format!("{text}, until revision {}: {why}", self.revision);
+                self.violations.push(Violation { rule, revision, key, text });
             }
+        }
+    }
+
+    /// Notes a Workload that no longer holds quota on which nothing has run, if that was neither revoked, nor its job deleted by its user.
+    pub(super) fn note_dropped(&mut self, key: &str, before: Option<&Workload>, now: Option<&Workload>) {
+        let held = before.filter(|before| before.reserved && !before.finished);
+        let holds = now.is_some_and(|now| now.reserved && !now.finished);
+        let Some(before) = held.filter(|_| !holds && !self.ran.contains(key)) else { return };
+        let deleted = before.job.as_deref().is_some_and(|uid| self.is_deleted_by_its_user(uid));
+        if !deleted && !now.is_some_and(|now| now.revoked) {
+            self.dropped = Some(key.to_owned());
         }
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Leader {
     holder: Option<String>,
     renewed: Duration,
     led: Duration,
+    /// When it began to lead.
+    began: Option<Duration>,
 }
 
 impl Leader {
@@ -23,7 +25,16 @@ impl Leader {
         self.led = self.led(now);
         self.renewed = now;
         let before = self.holder.replace(holder.to_owned());
-        !holder.is_empty() && before.as_deref() != Some(holder)
+        let begins = !holder.is_empty() && before.as_deref() != Some(holder);
+        if begins {
+            self.began = Some(now);
+        }
+        begins
+    }
+
+    /// Whether one began to lead no longer than this before.
+    pub fn began_within(&self, period: Duration, now: Duration) -> bool {
+        self.began.is_some_and(|began| now <= began + period)
     }
 
     /// How long replicas have led until now; without a lease, all the time.
@@ -53,6 +64,9 @@ mod tests {
         assert!(!leader.lease(Some(&lease("a")), half));
         assert_eq!(leader.led(seconds(60)), half + MOST, "it is not heard of");
         assert!(leader.lease(Some(&lease("b")), seconds(60)));
+        assert!(
+            leader.began_within(seconds(5), seconds(65)) && !leader.began_within(seconds(4), seconds(65))
+        );
         assert!(!leader.lease(Some(&lease("")), seconds(61)), "it is given back");
         assert_eq!(leader.led(seconds(90)), half + MOST + seconds(1));
         assert!(leader.lease(Some(&lease("b")), seconds(90)));

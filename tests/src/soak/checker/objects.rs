@@ -14,6 +14,9 @@ use crate::place::QUEUE_NAME;
 /// The label of a pod that names its pod set.
 const POD_SET: &str = "kueue.x-k8s.io/podset";
 
+/// What a Workload is told whose reservation is revoked.
+const REVOKED: &str = "Quota was reserved by a former leader";
+
 /// The annotation of a pod that fails after this many seconds.
 pub const FAILS: &str = "sluice.dev/fail-after-seconds";
 
@@ -157,6 +160,8 @@ pub(super) struct Workload {
     /// `spec.active` is false.
     pub inactive: bool,
     pub finished: bool,
+    /// Its reservation was revoked, as it came from a former leader.
+    pub revoked: bool,
     pub admission: Option<Admission>,
     /// The LocalQueue that it names.
     pub local: String,
@@ -182,6 +187,10 @@ impl Workload {
             evicted: holds(object, "Evicted"),
             inactive: object["spec"]["active"] == false,
             finished: holds(object, "Finished"),
+            revoked: condition(object, "QuotaReserved").is_some_and(|one| {
+                one["status"] == "False"
+                    && one["message"].as_str().is_some_and(|text| text.starts_with(REVOKED))
+            }),
             local: text(object, "/spec/queueName"),
             sets: pod_sets::read(object)?,
             ..Self::default()

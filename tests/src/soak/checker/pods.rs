@@ -5,8 +5,20 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::objects::{Pod, Workload};
+use super::objects::{Job, Pod, Workload};
 use super::{Checker, Rule};
+
+/// A job that is being deleted, or gone. Its pods may still be there.
+#[derive(Clone, Debug)]
+pub(super) struct Gone {
+    key: String,
+    /// Its JobSet, if it has one.
+    above: Option<String>,
+    /// The revision since when it is: pods that its controller makes later are removed again.
+    since: u64,
+    /// It was stopped before its own controller had ever looked at it.
+    unseen: bool,
+}
 
 impl Checker {
     pub(super) fn pod(&mut self, key: &str, object: Option<&Value>) -> Result<()> {
@@ -50,29 +62,53 @@ impl Checker {
         above.unwrap_or(uid)
     }
 
+    /// A job is being deleted, or gone.
+    pub(super) fn goes(&mut self, key: &str, job: &Job) {
+        let unseen = job.suspended && !self.is_known_to_have_run(key, job);
+        let (key, above, since) = (key.to_owned(), job.owner.clone(), self.revision);
+        self.gone.entry(job.uid.clone()).or_insert(Gone { key, above, since, unseen });
+    }
+
+    /// Whether a job, by its UID, is one that its user deleted.
+    pub(super) fn is_deleted_by_its_user(&self, uid: &str) -> bool {
+        let key = self.keys.get(uid).or_else(|| self.gone.get(uid).map(|gone| &gone.key));
+        key.is_some_and(|key| self.unwanted.contains(key))
+    }
+
+    /// Whether the status of a job shows its pods, or that it had some.
+    fn is_known_to_have_run(&self, key: &str, job: &Job) -> bool {
+        job.finished || self.seen_running.contains(key) || job.says_suspended
+    }
+
     /// A Workload no longer covers its job, or no longer holds quota: nothing may run on it.
     pub(super) fn quota_is_freed(&mut self, key: &str, before: &Workload, now: Option<&Workload>) {
         let Some(uid) = &before.job else { return };
-        let Some(job_key) = self.keys.get(uid).cloned() else { return };
-        let job = self.jobs[&job_key].clone();
+        let job_key = self.keys.get(uid).cloned();
+        let runs = job_key.as_ref().filter(|key| self.jobs.get(*key).is_some_and(Job::runs));
         let covers = now.is_some_and(Workload::covers);
-        if before.covers() && !covers && job.runs() {
+        if let Some(job_key) = runs.filter(|_| before.covers() && !covers) {
             let covered = self.workloads_of(uid).any(|(_, workload)| workload.covers());
             if !covered {
-                self.note(Rule::RunsUnadmitted, &job_key, format!("it runs, and {key} is admitted no more"));
+                self.note(Rule::RunsUnadmitted, job_key, format!("it runs, and {key} is admitted no more"));
             }
         }
         let reserved = now.is_some_and(|now| now.reserved && !now.finished);
-        if before.reserved && !before.finished && !reserved && !job.deleting {
-            let there = self.present_pods(uid);
-            if there.is_empty() {
-                return;
-            }
-            if job.finished || self.seen_running.contains(&job_key) || job.says_suspended {
-                self.note(Rule::FreedTooEarly, key, format!("its quota is free, and {there:?} are not over"));
-            } else {
-                self.account.freed_unseen += 1;
-            }
+        if !before.reserved || before.finished || reserved {
+            return;
+        }
+        let there = self.present_pods(uid);
+        if there.is_empty() {
+            return;
+        }
+        let known = match (self.gone.get(uid), &job_key) {
+            (Some(gone), _) => !gone.unseen,
+            (None, Some(key)) => self.is_known_to_have_run(key, &self.jobs[key]),
+            (None, None) => true,
+        };
+        if known {
+            self.note(Rule::FreedTooEarly, key, format!("its quota is free, and {there:?} are not over"));
+        } else {
+            self.account.freed_unseen += 1;
         }
     }
 
@@ -122,11 +158,18 @@ impl Checker {
         self.pods_of(uid).filter(|(_, pod)| pod.live).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Pods that have not ended, including terminating ones. Pods on a node that was lost meanwhile cannot be known (docs/reference/11-observed.md
-    /// 11.1.6).
+    /// Pods that have not ended, including terminating ones, and those of a deleted job or of a deleted Job of a JobSet. Pods on a node that was lost
+    /// meanwhile cannot be known (docs/reference/11-observed.md 11.1.6).
     fn present_pods(&self, uid: &str) -> Vec<String> {
-        let there = self.pods_of(uid).filter(|(_, pod)| pod.present && !self.is_on_lost_node(pod));
-        there.map(|(key, _)| key.clone()).collect()
+        let there = self.pods.iter().filter(|(_, pod)| pod.present && !self.is_on_lost_node(pod));
+        let of_job = there.filter(|(_, pod)| {
+            let Some(owner) = pod.owner.as_deref() else { return false };
+            let (made_by, of) = (self.gone.get(owner), self.gone.get(uid));
+            let above = made_by.and_then(|gone| gone.above.as_deref());
+            let late = made_by.into_iter().chain(of).any(|gone| pod.made > gone.since);
+            !late && (owner == uid || above == Some(uid) || self.top_of(owner.to_owned()) == uid)
+        });
+        of_job.map(|(key, _)| key.clone()).collect()
     }
 
     /// Whether the node of a pod was lost since the pod was made.

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 
 mod admissions;
+mod excess;
+mod freed;
 mod places;
 mod strays;
 mod waiting;
@@ -273,33 +275,6 @@ fn a_queue_above_its_quota_is_noticed_and_reclaimable_pods_do_not_count() {
     assert_broken(back.workload(WORKLOAD, ADMITTED, 2), Rule::AboveQuota, "3000 of 2000");
 }
 
-/// Two Workloads of jobs of their own hold two processors each of a queue that has two; the second one's reservation may be taken back.
-fn a_late_reservation(of_first: impl Fn(History) -> History) -> History {
-    of_first(History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 2)).late(ADMITTED)
-}
-
-#[test]
-fn a_reservation_that_is_taken_back_before_anything_runs_on_it_is_counted_apart() {
-    let judged = |history: History| {
-        let mut checker = history.checked();
-        checker.end_excesses();
-        let above = checker.violations().iter().filter(|one| one.rule == Rule::AboveQuota).count();
-        (above, checker.account().late_reservations)
-    };
-    let runs = |history: History| history.job(false, &[]);
-    let waits = |history: History| history;
-    assert_eq!(judged(a_late_reservation(waits).late(&[])), (0, 1));
-    assert_eq!(judged(a_late_reservation(runs).late(&[])), (0, 1), "what runs is within the limit");
-    assert_eq!(judged(a_late_reservation(runs).delete(OTHER)), (0, 1));
-    assert_eq!(judged(a_late_reservation(waits).late_job(true).job(false, &[]).late(&[])), (0, 1));
-    assert_eq!(judged(a_late_reservation(waits)), (1, 0), "it stays");
-    assert_eq!(judged(a_late_reservation(runs).late_job(false).late(&[])), (1, 0), "both run");
-    let back = a_late_reservation(waits).late_job(false).late_job(true).late(EVICTED);
-    assert_eq!(judged(back.job(false, &[])), (1, 0), "its pods may still be there");
-    let ended = a_late_reservation(runs).workload(WORKLOAD, &["QuotaReserved", "Finished"], 2);
-    assert_eq!(judged(ended.late_job(false)), (0, 1), "it runs when the other has ended");
-}
-
 #[test]
 fn a_deactivated_workload_counts_until_its_job_is_gone() {
     let admitted = |history: History, uid: &str, active: bool, key: &str| {
@@ -337,50 +312,6 @@ fn a_job_that_runs_unadmitted_is_noticed() {
     object["metadata"]["ownerReferences"][0]["uid"] = json!("k");
     assert_broken(others.job(false, &[]), Rule::RunsUnadmitted, begins);
     assert_eq!(running().workload(WORKLOAD, EVICTED, 1).broken(), [], "it is about to be stopped");
-}
-
-#[test]
-fn quota_that_is_free_while_pods_run_is_noticed() {
-    let started = || History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1).job(false, &[]);
-    let stopped = || {
-        let mut runs = started().job(false, &[]);
-        let object = runs.0.last_mut().and_then(|change| change.object.as_mut()).unwrap();
-        object["status"]["active"] = json!(1);
-        runs.pod("Running").workload(WORKLOAD, EVICTED, 1).job(true, &[])
-    };
-    let freed = stopped().workload(WORKLOAD, &["Evicted"], 1);
-    assert_broken(freed, Rule::FreedTooEarly, "/registry/pods/ns/p");
-    assert_broken(stopped().delete(WORKLOAD), Rule::FreedTooEarly, "/registry/pods/ns/p");
-    assert_eq!(stopped().pod("Failed").workload(WORKLOAD, &["Evicted"], 1).broken(), []);
-    // The answer to the stop is missing: what the controller says is from before the start.
-    let unanswered = started().pod("Running").workload(WORKLOAD, EVICTED, 1).job(true, &["Suspended"]);
-    assert_broken(unanswered.workload(WORKLOAD, &["Evicted"], 1), Rule::FreedTooEarly, "/registry/pods/ns/p");
-    // A job at which its controller has never looked shows nothing: that is counted apart.
-    let unseen = started().pod("Running").workload(WORKLOAD, EVICTED, 1).job(true, &[]);
-    let checker = unseen.workload(WORKLOAD, &["Evicted"], 1).checked();
-    assert_eq!((checker.violations().len(), checker.account().freed_unseen), (0, 1));
-}
-
-#[test]
-fn the_pods_of_a_jobsets_jobs_are_its_own() {
-    let set = |suspend: bool| {
-        let metadata = json!({"uid": "j", "labels": {"kueue.x-k8s.io/queue-name": "lq"}});
-        json!({"metadata": metadata, "spec": {"suspend": suspend}})
-    };
-    let mut resumed = set(false);
-    resumed["status"]["conditions"] = json!([{"type": "Suspended", "status": "False"}]);
-    let pod = json!({"metadata": {"ownerReferences": [{"uid": "c", "controller": true}]}, "status": {"phase": "Running"}});
-    let child = json!({"metadata": {"uid": "c", "ownerReferences": [{"uid": "j", "controller": true}]}});
-    let history = History::new()
-        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", set(true))
-        .workload(WORKLOAD, ADMITTED, 1)
-        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", set(false))
-        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", resumed)
-        .put(JOB, child)
-        .put(POD, pod)
-        .put("/registry/jobset.x-k8s.io/jobsets/ns/s", set(true))
-        .workload(WORKLOAD, &["Evicted"], 1);
-    assert_broken(history, Rule::FreedTooEarly, "/registry/pods/ns/p");
 }
 
 #[test]
