@@ -14,6 +14,11 @@ use rcgen::{
 /// The files, without their endings, of the certificate that webhooks on this machine serve with.
 pub(crate) const WEBHOOK: &str = "webhook";
 
+/// The files of the certificate of kube-controller-manager, and the name in it. Its rights are those that RBAC gives to this name.
+pub(crate) const CONTROLLER_MANAGER: (&str, &str) = ("controller-manager", "system:kube-controller-manager");
+/// The same of kube-scheduler.
+pub(crate) const SCHEDULER: (&str, &str) = ("scheduler", "system:kube-scheduler");
+
 /// Where the files of the plane's public key infrastructure are.
 #[derive(Debug)]
 pub(crate) struct Certs {
@@ -21,8 +26,8 @@ pub(crate) struct Certs {
 }
 
 impl Certs {
-    /// Makes a certificate authority, the API server's certificate, one for webhooks, an administrator's, the aggregator's, and
-    /// the key that signs service account tokens.
+    /// Makes a certificate authority, the API server's certificate, one for webhooks, an administrator's, those of Kubernetes' own programs by their
+    /// real names, the aggregator's, and the key that signs service account tokens.
     pub(crate) fn make(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let certs = Self { folder: folder.to_path_buf() };
@@ -38,6 +43,9 @@ impl Certs {
         certs.issue(&ca, "apiserver", "kube-apiserver", None, &names)?;
         certs.issue(&ca, WEBHOOK, "webhook", None, &["127.0.0.1", "localhost"])?;
         certs.issue(&ca, "admin", "admin", Some("system:masters"), &[])?;
+        for (file, name) in [CONTROLLER_MANAGER, SCHEDULER] {
+            certs.issue(&ca, file, name, None, &[])?;
+        }
         certs.issue(&ca, "front-proxy", "front-proxy-client", None, &[])?;
 
         let tokens = KeyPair::generate()?;

@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::assets::{self, Tool};
-use crate::certs::Certs;
+use crate::certs::{CONTROLLER_MANAGER, Certs, SCHEDULER};
 use crate::kubeconfig::{self, User};
 use crate::plane_parts as parts;
 use crate::ports::free_ports;
@@ -135,9 +135,12 @@ impl ControlPlane {
         fs::create_dir_all(folder.join("logs")).context("making the log folder")?;
         let ports = free_ports(5)?;
         let plane = Self { programs: Mutex::default(), parts: builder, certs, ports, folder, watchdog };
-        let (certificate, key) = (plane.certs.path("admin.crt"), plane.certs.path("admin.key"));
-        let user = User::Certificate(&certificate, &key);
-        kubeconfig::write(&plane.kubeconfig_path(), &plane.url(), Some(&plane.ca_path()), &user, "default")?;
+        for file in ["admin", CONTROLLER_MANAGER.0, SCHEDULER.0] {
+            let (certificate, key) =
+                (plane.certs.path(&format!("{file}.crt")), plane.certs.path(&format!("{file}.key")));
+            let (path, user) = (plane.kubeconfig_of(file), User::Certificate(&certificate, &key));
+            kubeconfig::write(&path, &plane.url(), Some(&plane.ca_path()), &user, "default")?;
+        }
         Ok(plane)
     }
 
@@ -152,11 +155,13 @@ impl ControlPlane {
         let kubeconfig = self.kubeconfig_path();
         let mut wanted = Vec::new();
         if self.parts.controller_manager {
-            let command = parts::controller_manager(&self.certs, &kubeconfig, self.ports[3])?;
+            let own = self.kubeconfig_of(CONTROLLER_MANAGER.0);
+            let command = parts::controller_manager(&self.certs, &own, self.ports[3])?;
             wanted.push(("kube-controller-manager", command));
         }
         if self.parts.scheduler {
-            wanted.push(("kube-scheduler", parts::scheduler(&kubeconfig, self.ports[4])?));
+            let own = self.kubeconfig_of(SCHEDULER.0);
+            wanted.push(("kube-scheduler", parts::scheduler(&own, self.ports[4])?));
         }
         if self.parts.kwok {
             let stages = self.folder.join("stages.yaml");
@@ -264,7 +269,12 @@ impl ControlPlane {
 
     /// The administrator's kubeconfig.
     pub fn kubeconfig_path(&self) -> PathBuf {
-        self.folder.join("admin.kubeconfig")
+        self.kubeconfig_of("admin")
+    }
+
+    /// The kubeconfig with the certificate in these files.
+    fn kubeconfig_of(&self, file: &str) -> PathBuf {
+        self.folder.join(format!("{file}.kubeconfig"))
     }
 
     /// The folder of the plane: data, logs, kubeconfigs. Removed with it.

@@ -100,6 +100,8 @@ pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) ->
             "--leader-elect=false",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
+            // As on every real cluster: each controller has a name and rights of its own, on which rules of Sluice depend.
+            "--use-service-account-credentials=true",
             // Fake pods cannot be reached, so the endpoints of JobSets' Services would have no use.
             "--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
         ])

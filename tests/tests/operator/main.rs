@@ -39,6 +39,7 @@ mod pods;
 mod provisioning;
 mod ray;
 mod ray_unreadable;
+mod real_names;
 mod rights;
 mod seeds;
 mod serving;

@@ -9,6 +9,8 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -23,6 +25,10 @@ use crate::ports::free_ports;
 use crate::process::Program;
 use crate::vital::VITALS;
 use crate::wait::{Progress, eventually, progress};
+
+/// The controller's account, as in JobSet's own manifests.
+const NAMESPACE: &str = "jobset-system";
+const ACCOUNT: &str = "jobset-controller-manager";
 
 /// How long it may take until it answers as a webhook.
 const START_DEADLINE: Duration = Duration::from_mins(3);
@@ -56,23 +62,25 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Installs the CustomResourceDefinition and the webhooks, starts the controller with the administrator's rights, and waits until
-    /// a JobSet can be made.
+    /// Installs the CustomResourceDefinition, the webhooks, and the account of the controller with the rights that it has in a cluster; starts it, and
+    /// waits until a JobSet can be made.
     ///
     /// # Errors
     ///
-    /// As [`install_crd`]; and if no ports are free, a file of the controller cannot be written, its webhooks are refused, or it ends or its
-    /// webhooks do not fill in a JobSet within three minutes.
+    /// As [`install_crd`]; and if no ports are free, a file of the controller cannot be written, its account or its webhooks are refused, or it ends
+    /// or its webhooks do not fill in a JobSet within three minutes.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let client = plane.client().await?;
         install_crd(&client).await?;
+        install_account(&client).await?;
+        let kubeconfig = plane.kubeconfig_for_service_account(NAMESPACE, ACCOUNT).await?;
         let folder = certificate_folder(plane, "jobset")?;
         let ports = free_ports(2)?;
         let config = folder.join("config.yaml");
         let text = configuration(ports[0], ports[1], &folder.display().to_string());
         fs::write(&config, format!("{text:#}")).context("writing the JobSet controller's configuration")?;
         let mut command: Command = program(Tool::JobSetController)?;
-        command.arg("--config").arg(&config).arg("--kubeconfig").arg(plane.kubeconfig_path());
+        command.arg("--config").arg(&config).arg("--kubeconfig").arg(kubeconfig);
         let mut controller = Self { program: plane.spawn("jobset-controller", command)? };
         install_webhooks(&client, ports[0], &fs::read(plane.ca_path()).context("reading the plane's CA")?)
             .await?;
@@ -146,6 +154,60 @@ fn configuration(webhook: u16, health: u16, certificates: &str) -> Value {
         // Its own rotation wants a Service in the cluster.
         "internalCertManagement": { "enable": false },
     })
+}
+
+/// The rights as JobSet's own manifests give them (`config/components/rbac/role.yaml`).
+fn rights() -> Value {
+    let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    json!([
+        rule("", &["events"], &["create", "patch", "update", "watch"]),
+        rule("", &["nodes"], &["get", "list", "watch"]),
+        rule("", &["pods", "services"], &all),
+        rule("", &["secrets"], &["get", "list", "update", "watch"]),
+        rule(
+            "admissionregistration.k8s.io",
+            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            &["get", "list", "update", "watch"],
+        ),
+        rule("batch", &["jobs"], &all),
+        rule("batch", &["jobs/status"], &["get", "patch", "update"]),
+        rule("jobset.x-k8s.io", &["jobsets"], &all),
+        rule("jobset.x-k8s.io", &["jobsets/finalizers"], &["update"]),
+        rule("jobset.x-k8s.io", &["jobsets/status"], &["get", "patch", "update"]),
+    ])
+}
+
+/// The controller's account and its rights.
+async fn install_account(client: &Client) -> Result<()> {
+    let params = PatchParams::apply("sluice-testkit").force();
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.patch(NAMESPACE, &params, &Patch::Apply(&namespace)).await.context("making its namespace")?;
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": ACCOUNT, "namespace": NAMESPACE },
+    });
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
+    accounts.patch(ACCOUNT, &params, &Patch::Apply(&account)).await.context("making JobSet's account")?;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "jobset-manager-role" }, "rules": rights(),
+    });
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    roles
+        .patch("jobset-manager-role", &params, &Patch::Apply(&role))
+        .await
+        .context("making JobSet's role")?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": "jobset-manager-rolebinding" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jobset-manager-role" },
+        "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE }],
+    });
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let name = "jobset-manager-rolebinding";
+    bindings.patch(name, &params, &Patch::Apply(&binding)).await.context("giving JobSet its rights")?;
+    Ok(())
 }
 
 /// The webhooks as JobSet's own manifests have them, at an address on this machine.
