@@ -15,6 +15,8 @@ pub struct Stats {
     pub placement_searches: u64,
     /// Lowest domains that were counted for placements.
     pub counted_domains: u64,
+    /// Domains that searches for placements compared, besides those that an order gave.
+    pub compared_domains: u64,
     /// Nodes of cohort trees that were computed anew because a spec in the tree changed.
     pub rebuilt_nodes: u64,
     /// ClusterQueues that were told that something of a flavor of theirs is free: nodes, or physical capacity.
