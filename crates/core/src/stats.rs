@@ -15,7 +15,9 @@ pub struct Stats {
     pub placement_searches: u64,
     /// Lowest domains that were counted for placements.
     pub counted_domains: u64,
-    /// Nodes of cohort trees that were computed again because a spec in the tree changed.
+    /// Domains that searches for placements compared, besides those that an order gave.
+    pub compared_domains: u64,
+    /// Nodes of cohort trees that were computed anew because a spec in the tree changed.
     pub rebuilt_nodes: u64,
     /// ClusterQueues that were notified of free capacity in one of their flavors: nodes, or physical capacity.
     pub freed_queues: u64,

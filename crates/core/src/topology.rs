@@ -6,7 +6,7 @@
 //! the leaves of that node only.
 //!
 //! Files, from the bottom: `spec`, `request`, `message` (inputs and outputs); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`, `trees`
-//! (tables); `ask`, `needs`, `counts`, `filter`, `search`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the state),
+//! (tables); `ask`, `needs`, `counts`, `filter`, `search`, `fewest`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the state),
 //! `booking` (its usage), `events`, `place`, `largest_fit`, `domain_fits`, `trial`, `audit` (operations).
 
 mod ask;
@@ -17,6 +17,7 @@ mod columns;
 mod counts;
 mod domain_fits;
 mod events;
+mod fewest;
 mod filter;
 mod hosts;
 mod kept;

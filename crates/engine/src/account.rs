@@ -234,7 +234,7 @@ impl Engine {
             condition: waits_for(entry),
             position: None,
             ahead: Vec::new(),
-            fits: self.fits_of(entry, self.scheduler.last_decision(key)),
+            fits: self.fits_of(key, self.scheduler.last_decision(key)),
             not_moved: self.why_not_moved(key),
             decision: self.scheduler.last_decision(key).cloned(),
             changes: self.changes_for(&key.namespace, &Name::from(&*entry.object.spec.queue_name), made),
@@ -242,7 +242,7 @@ impl Engine {
     }
 
     /// Where the pods would fit that found no place.
-    fn fits_of(&self, entry: &WorkloadEntry, decision: Option<&Unadmitted>) -> Vec<PodSetFits> {
+    fn fits_of(&self, key: &WorkloadKey, decision: Option<&Unadmitted>) -> Vec<PodSetFits> {
         let Some(decision) = decision else { return Vec::new() };
         let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
         else {
@@ -254,12 +254,7 @@ impl Engine {
             _ => None,
         });
         let of = |(pod_set, flavor): (&Name, &Name)| {
-            let count = entry.object.spec.pod_sets.iter().find(|set| *set.name == **pod_set)?.count;
-            let count = i64::from(count).max(1);
-            let (_, totals) = decision.requests.iter().find(|(name, _)| name == pod_set)?;
-            let per_pod: Vec<_> =
-                totals.iter().map(|(resource, total)| (Name::clone(resource), total.get() / count)).collect();
-            let levels = self.scheduler.domain_fits(flavor, &per_pod, MOST_DOMAINS);
+            let (count, levels) = self.scheduler.pod_set_fits(key, pod_set, flavor, MOST_DOMAINS)?;
             let (pod_set, flavor) = (Name::clone(pod_set), Name::clone(flavor));
             (!levels.is_empty()).then_some(PodSetFits { pod_set, flavor, count, levels })
         };

@@ -77,6 +77,7 @@ pub use input::{Input, Kind, Object, ObjectRef, WaitingWrites, WriteError};
 pub use lifecycle::ancestor::Whole;
 pub use lifecycle::report::same_words;
 pub use lifecycle::slices::is_superseded;
+pub use metrics::{LargestFits, ShapeFit};
 pub use positions::{Moves, WaitingWorkload};
 pub use provisioning::template::TemplateSource;
 pub use sluice_core::{LargestFit, Name, WorkloadKey};

@@ -25,6 +25,7 @@ pub(crate) use custom::Custom;
 pub use definitions::*;
 pub(crate) use gates::RemovedGate;
 pub use scrape::{SCRAPE_PAGE, Scrape};
+pub use topologies::{LargestFits, ShapeFit};
 
 /// The current value of one gauge.
 #[derive(Clone, Debug, PartialEq)]

@@ -82,6 +82,8 @@ pub struct CaseBudget {
     pub evaluations: u64,
     /// The most searches for victims.
     pub preemption_searches: u64,
+    /// The most domains that placements compare, where that counts.
+    pub compared_domains: Option<u64>,
     /// The most allocations in cycles, per admission.
     allocations_per_admission: f64,
 }
@@ -273,7 +275,9 @@ fn check_counts(name: &str, budget: &CaseBudget, result: &CaseResult, failures: 
         failures.push(format!("{name}: {cycles} cycles, expected exactly {}", budget.cycles));
     }
     let limits = [("evaluations", budget.evaluations), ("preemptionSearches", budget.preemption_searches)];
-    for (what, most) in limits {
+    for (what, most) in
+        limits.into_iter().chain(budget.compared_domains.map(|most| ("comparedDomains", most)))
+    {
         if count(what) > most {
             failures.push(format!("{name}: {} {what}, at most {most}", count(what)));
         }

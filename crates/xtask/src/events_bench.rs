@@ -80,7 +80,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) {
                 format!("{count} {of} ({most})")
             });
             let counted: Vec<String> = counted.collect();
-            println!("  {what:<34} {us:>7.1} µs{late:<1} {}", counted.join(", "));
+            println!("  {what:<36} {us:>7.1} µs{late:<1} {}", counted.join(", "));
         }
     }
 }
@@ -148,22 +148,25 @@ fn events(bed: &Bed) -> Vec<(&'static str, Happens)> {
         ("its end", gone("other")),
         ("a pod of a Workload", pod(Some("j1"), 4, &busy)),
         ("its end, too", gone("j1")),
-        ("a node that joins", Box::new(join)),
-        (
-            "a node that leaves",
-            Box::new(|bed, round| bed.c.api.delete(&ObjectRef::cluster(Kind::Node, new(round).as_str()))),
-        ),
+        ("a node that joins", Box::new(|bed, round| join(bed, "p0007", round))),
+        ("a node that leaves", Box::new(|bed, round| leave(bed, "p0007", round))),
+        ("the first node of a rack", Box::new(|bed, round| join(bed, "p0007-more", round))),
+        ("the last node of a rack that leaves", Box::new(|bed, round| leave(bed, "p0007-more", round))),
     ]
 }
 
-fn new(round: usize) -> String {
-    format!("p0007-new{round}")
+fn new(rack: &str, round: usize) -> String {
+    format!("{rack}-new{round}")
 }
 
-/// A node comes into a rack that is there.
-fn join(bed: &mut Bed, round: usize) {
-    let name = new(round);
-    let labels = json!({"accelerator": "v6e", crate::beds::POOL: "p0007", "kubernetes.io/hostname": name});
+fn leave(bed: &mut Bed, rack: &str, round: usize) {
+    bed.c.api.delete(&ObjectRef::cluster(Kind::Node, new(rack, round).as_str()));
+}
+
+/// A node comes into a rack, which may be there.
+fn join(bed: &mut Bed, rack: &str, round: usize) {
+    let name = new(rack, round);
+    let labels = json!({"accelerator": "v6e", crate::beds::POOL: rack, "kubernetes.io/hostname": name});
     let ready = json!([{"type": "Ready", "status": "True"}]);
     bed.c.api.put(
         Kind::Node,

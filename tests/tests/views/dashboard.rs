@@ -112,6 +112,7 @@ async fn domains(page: &mut Page, width: u32) {
         shows(page, next).await;
     }
     shows(page, "Pods that fit into one domain now").await;
+    shows(page, "cpu=4,memory=16Gi of spot").await;
     probed(page, &format!("hosts {width}")).await;
 }
 

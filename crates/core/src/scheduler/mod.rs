@@ -71,6 +71,8 @@ impl Scheduler {
     /// Counters of the work done.
     pub fn stats(&self) -> Stats {
         let (placement_searches, counted_domains) = self.books.nodes.searched();
-        Stats { cycles: self.cycle, placement_searches, counted_domains, ..self.stats }
+        let compared_domains = self.books.nodes.compared();
+        let placing = Stats { placement_searches, counted_domains, compared_domains, ..self.stats };
+        Stats { cycles: self.cycle, ..placing }
     }
 }

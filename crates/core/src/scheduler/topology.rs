@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::Scheduler;
 use crate::intern::{FlavorId, ResourceId, WorkloadId};
 use crate::spec::Time;
-use crate::topology::{LargestFit, LevelFits, NodeSpec, PlacedPods, TopologySpec};
+use crate::topology::{LargestFit, NodeSpec, PlacedPods, TopologySpec};
 use crate::workload::{Admission, PodSetAssignment, TopologyState, WorkloadKey};
 use crate::workloads::{PodSetNodes, QuotaReservation, TopologyReservation};
 use crate::{Amount, Name};
@@ -170,17 +170,6 @@ impl Scheduler {
         let flavor = self.world.names.find_flavor(flavor);
         flavor
             .map(|flavor| self.world.topology.largest_fits(&self.books.nodes, flavor, &self.world.names))
-            .unwrap_or_default()
-    }
-
-    /// Where pods of one shape would fit now, by level of a flavor's topology from the highest: the `most` domains of each with most room. `per_pod`
-    /// is the usage of each pod. Empty for a flavor without a topology.
-    pub fn domain_fits(&self, flavor: &str, per_pod: &[(Name, i64)], most: usize) -> Vec<LevelFits> {
-        let flavor = self.world.names.find_flavor(flavor);
-        flavor
-            .map(|flavor| {
-                self.world.topology.domain_fits(&self.books.nodes, flavor, &self.world.names, per_pod, most)
-            })
             .unwrap_or_default()
     }
 

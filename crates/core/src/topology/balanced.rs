@@ -1,10 +1,10 @@
 //! Balanced placement: pods spread evenly over as few domains as possible (docs/reference/06-algorithm.md 6.12 "Balanced placement").
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::topology::counts::{AllCounts, Counts};
+use crate::topology::counts::Counts;
+use crate::topology::fewest::Choice;
 use crate::topology::search::Search;
 
 /// The result of a greedy choice of domains.
@@ -31,16 +31,15 @@ struct Siblings {
 
 /// Places pods evenly: the leaves that got any. `None`: it does not work, and the counts are as they were.
 pub(crate) fn balanced(search: &mut Search<'_>) -> Option<Vec<usize>> {
-    let saved = search.counts.clone();
-    let placed = attempt(search, &saved);
+    let placed = attempt(search);
     if placed.is_none() {
         search.counts.revert();
     }
     placed
 }
 
-fn attempt(search: &mut Search<'_>, saved: &AllCounts) -> Option<Vec<usize>> {
-    let best = best_siblings(search, saved)?;
+fn attempt(search: &mut Search<'_>) -> Option<Vec<usize>> {
+    let best = best_siblings(search)?;
     let mut level = search.ask.level;
     let mut domains: Vec<usize> = best.range.collect();
     if level < search.ask.slice_level {
@@ -56,7 +55,7 @@ fn attempt(search: &mut Search<'_>, saved: &AllCounts) -> Option<Vec<usize>> {
 }
 
 /// The set of siblings of the requested level with the highest threshold, then with the fewest domains.
-fn best_siblings(search: &mut Search<'_>, saved: &AllCounts) -> Option<Siblings> {
+fn best_siblings(search: &mut Search<'_>) -> Option<Siblings> {
     let level = search.ask.level;
     let above = level.checked_sub(1);
     let number = above.map_or(1, |above| search.layout.len(above));
@@ -68,7 +67,7 @@ fn best_siblings(search: &mut Search<'_>, saved: &AllCounts) -> Option<Siblings>
     for at in 0..number {
         let range = siblings(search, at);
         let least = best.as_ref().map_or(0, |best| best.threshold);
-        let Some((threshold, domains)) = consider(search, saved, &range, least) else { continue };
+        let Some((threshold, domains)) = consider(search, &range, least) else { continue };
         let fewer = best.as_ref().is_some_and(|best| domains < best.domains);
         if threshold > least || (threshold == least && fewer) {
             best = Some(Siblings { threshold, domains, range });
@@ -79,12 +78,7 @@ fn best_siblings(search: &mut Search<'_>, saved: &AllCounts) -> Option<Siblings>
 
 /// The threshold of a set of siblings and how many of them it takes, if everything fits with at least the threshold `least`. Domains
 /// that hold less than the threshold end without counts.
-fn consider(
-    search: &mut Search<'_>,
-    saved: &AllCounts,
-    range: &Range<usize>,
-    least: i64,
-) -> Option<(i64, i64)> {
+fn consider(search: &mut Search<'_>, range: &Range<usize>, least: i64) -> Option<(i64, i64)> {
     let level = search.ask.level;
     let (lower, domains): (usize, Vec<usize>) = if level < search.ask.slice_level {
         (level + 1, range.clone().flat_map(|at| search.layout.children(level, at)).collect())
@@ -107,6 +101,7 @@ fn consider(
     if threshold < least {
         return None;
     }
+    let before = search.counts.mark();
     if let Some(domains) = pruned(search, range, threshold) {
         return Some((threshold, domains));
     }
@@ -114,7 +109,7 @@ fn consider(
     if with_leader >= threshold || with_leader <= 0 || with_leader < least {
         return None;
     }
-    search.counts.restore(search.layout, saved, level, range.clone());
+    search.counts.revert_to(before);
     pruned(search, range, with_leader).map(|domains| (with_leader, domains))
 }
 
@@ -172,40 +167,12 @@ fn greedy(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Greedy
     (remaining <= 0).then_some(found)
 }
 
-/// What is left to place, leaders before pods, and the domains chosen so far.
-type Reached = BTreeMap<(i64, i64), Vec<usize>>;
-
 /// The choice with the fewest domains and, of these, the least spare room; earlier domains of the list are preferred.
-fn fewest(search: &Search<'_>, level: usize, domains: &[usize]) -> Option<Vec<usize>> {
+fn fewest(search: &mut Search<'_>, level: usize, domains: &[usize]) -> Option<Vec<usize>> {
     let number = usize::try_from(greedy(search, level, domains)?.domains).ok()?;
-    let mut reached: Vec<Reached> = vec![Reached::new(); number + 1];
     let all = (search.ask.leaders, search.ask.pods());
-    reached[0].insert(all, Vec::new());
-    for &at in domains {
-        let counts = search.at(level, at);
-        for taken in (0..number).rev() {
-            let (before, after) = reached.split_at_mut(taken + 1);
-            for (&left, chosen) in before[taken].iter().filter(|(left, _)| left.0 > 0 || left.1 > 0) {
-                extend(&mut after[0], left, chosen, at, counts);
-            }
-        }
-    }
-    let last = reached.pop()?;
-    let fits = |((leaders, pods), chosen)| (leaders == 0 && pods <= 0).then_some((pods, chosen));
-    last.into_iter().filter_map(fits).max_by_key(|(pods, _)| *pods).map(|(_, chosen)| chosen)
-}
-
-/// Adds one domain to a choice, with the leader and without.
-fn extend(into: &mut Reached, (leaders, pods): (i64, i64), chosen: &[usize], at: usize, counts: &Counts) {
-    let mut reach = |left: (i64, i64)| {
-        into.entry(left).or_insert_with(|| chosen.iter().copied().chain([at]).collect());
-    };
-    if leaders > 0 && counts.leaders > 0 {
-        reach((leaders - counts.leaders, pods - counts.pods_led));
-    }
-    if counts.slices > 0 {
-        reach((leaders, pods - counts.pods));
-    }
+    let choice = Choice { counts: search.counts.level(level), domains, number, all };
+    choice.best(&mut search.compared)
 }
 
 /// Gives every domain the threshold, and the rest to the first ones. What a domain gets is stored as its counts.

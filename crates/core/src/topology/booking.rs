@@ -65,6 +65,11 @@ impl NodeUsage {
     pub(crate) fn searched(&self) -> (u64, u64) {
         (self.kept.0.searched(), self.kept.0.counted())
     }
+
+    /// How many domains the searches compared, besides those that an order gave.
+    pub(crate) fn compared(&self) -> u64 {
+        self.kept.0.compared()
+    }
 }
 
 impl Topologies {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::cache::Cache;
 use crate::topology::ask::Ask;
-use crate::topology::layout::Layout;
+use crate::topology::layout::{Around, Layout};
 use crate::topology::tightest::Tightest;
 
 /// How many fit into a domain; later, how many are placed there.
@@ -30,6 +30,8 @@ pub(crate) struct AllCounts {
     scores: Vec<Vec<i64>>,
     /// (level, position, counts before a search changed them).
     undo: Vec<(usize, usize, Counts)>,
+    /// The same before some leaves were left out.
+    narrowed: Vec<(usize, usize, Counts)>,
     tightest: Cache<Tightest>,
 }
 
@@ -38,6 +40,7 @@ impl AllCounts {
     pub(crate) fn reset(&mut self, layout: &Layout) -> &mut Vec<Counts> {
         let depth = layout.depth();
         self.undo.clear();
+        self.narrowed.clear();
         self.scores.clear();
         self.tightest.0.reset(depth);
         self.levels.resize_with(depth, Vec::new);
@@ -46,11 +49,6 @@ impl AllCounts {
             counts.reserve(layout.len(level));
         }
         &mut self.levels[depth - 1]
-    }
-
-    /// The counts of the leaves.
-    pub(crate) fn leaves(&self) -> &[Counts] {
-        self.levels.last().map_or(&[], Vec::as_slice)
     }
 
     /// The counts of a level.
@@ -86,11 +84,6 @@ impl AllCounts {
         self.scores = levels;
     }
 
-    /// Takes what domains are worth from other counts of them.
-    pub(crate) fn take_scores(&mut self, of: &AllCounts) {
-        self.scores.clone_from(&of.scores);
-    }
-
     /// Whether [`AllCounts::tightest`] gives the domain that is the best in either order: no leader fits anywhere, all are worth the same, and
     /// no search has changed anything, which the orders would not follow.
     pub(crate) fn are_in_order(&self) -> bool {
@@ -102,6 +95,17 @@ impl AllCounts {
         self.tightest.0.at_least(level, &self.levels[level], slices)
     }
 
+    /// How many slices fit into the domain of a level with most. `None`: the domains are not in order.
+    pub(crate) fn most(&self, level: usize) -> Option<i64> {
+        self.tightest.0.most(level).filter(|_| self.are_in_order())
+    }
+
+    /// The domains of a level that hold so many slices together, in either order, and how many slices have no room: see [`Tightest::together`]. `None`:
+    /// they are not in order.
+    pub(crate) fn together(&self, level: usize, slices: i64, smallest: bool) -> Option<(Vec<usize>, i64)> {
+        self.tightest.0.together(level, slices, smallest).filter(|_| self.are_in_order())
+    }
+
     /// The counts of a domain, for a search to change them.
     pub(crate) fn at_mut(&mut self, level: usize, at: usize) -> &mut Counts {
         let counts = &mut self.levels[level][at];
@@ -109,11 +113,21 @@ impl AllCounts {
         counts
     }
 
-    /// Takes back what searches changed.
-    pub(crate) fn revert(&mut self) {
-        while let Some((level, at, counts)) = self.undo.pop() {
+    /// How many changes searches have made that are not taken back.
+    pub(crate) fn mark(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// Takes back what searches changed since a mark.
+    pub(crate) fn revert_to(&mut self, mark: usize) {
+        for (level, at, counts) in self.undo.drain(mark..).rev() {
             self.levels[level][at] = counts;
         }
+    }
+
+    /// Takes back what searches changed.
+    pub(crate) fn revert(&mut self) {
+        self.revert_to(0);
     }
 
     /// The counts of a leaf have changed; [`AllCounts::sum_up_above`] has to follow. Returns its counts before and after.
@@ -125,18 +139,20 @@ impl AllCounts {
         (self.set(lowest, leaf, counts), counts)
     }
 
-    /// A leaf comes, into which nothing fits yet; [`AllCounts::set_leaf`] follows.
-    pub(crate) fn insert_leaf(&mut self, leaf: usize) {
-        let lowest = self.levels.len() - 1;
-        self.levels[lowest].insert(leaf, Counts::default());
-        self.tightest.0.forget(lowest);
+    /// A leaf comes with domains around it, into which nothing fits yet; [`AllCounts::set_leaf`] follows.
+    pub(crate) fn insert_leaf(&mut self, leaf: usize, around: &Around) {
+        for &(level, at) in around.iter().chain([&(self.levels.len() - 1, leaf)]) {
+            self.levels[level].insert(at, Counts::default());
+            self.tightest.0.forget(level);
+        }
     }
 
-    /// A leaf is gone; [`AllCounts::sum_up_above`] a sibling of it follows.
-    pub(crate) fn remove_leaf(&mut self, leaf: usize) {
-        let lowest = self.levels.len() - 1;
-        self.levels[lowest].remove(leaf);
-        self.tightest.0.forget(lowest);
+    /// A leaf is gone, and domains around it are; [`AllCounts::sum_up_above`] a leaf near it follows.
+    pub(crate) fn remove_leaf(&mut self, leaf: usize, around: &Around) {
+        for &(level, at) in around.iter().chain([&(self.levels.len() - 1, leaf)]) {
+            self.levels[level].remove(at);
+            self.tightest.0.forget(level);
+        }
     }
 
     fn set(&mut self, level: usize, at: usize, counts: Counts) -> Counts {
@@ -145,8 +161,59 @@ impl AllCounts {
         before
     }
 
-    /// Computes the sums above some leaves again; the leaves are in order.
+    /// Leaves out leaves, which are in order, until [`AllCounts::widen`]: nothing fits there.
+    pub(crate) fn leave_out(&mut self, layout: &Layout, ask: &Ask, mut leaves: Vec<usize>) {
+        let lowest = layout.depth() - 1;
+        let mut narrowed = std::mem::take(&mut self.narrowed);
+        for &leaf in &leaves {
+            narrowed.push((lowest, leaf, self.set(lowest, leaf, Counts::default())));
+        }
+        self.sum_above(layout, ask, &mut leaves, |level, at, before| narrowed.push((level, at, before)));
+        self.narrowed = narrowed;
+    }
+
+    /// Leaves out what is not in one domain, which has these leaves, from the counts of the domains around it, until [`AllCounts::widen`]. Returns for each
+    /// level the domains that are left: of others the counts are as they were.
+    pub(crate) fn keep_only(
+        &mut self,
+        layout: &Layout,
+        ask: &Ask,
+        leaves: Range<usize>,
+    ) -> Vec<Range<usize>> {
+        let ranges = layout.around(leaves);
+        let mut differs = false;
+        for level in (0..layout.depth() - 1).rev() {
+            let (at, below) = (ranges[level].start, ranges[level + 1].clone());
+            differs |= ranges[level].len() == 1 && layout.children(level, at) != below;
+            if differs {
+                let counts = sum(&self.levels[level + 1][below], ask, level, ask.portions[level + 1]);
+                let before = self.set(level, at, counts);
+                self.narrowed.push((level, at, before));
+            }
+        }
+        ranges
+    }
+
+    /// No leaves are left out any more.
+    pub(crate) fn widen(&mut self) {
+        while let Some((level, at, counts)) = self.narrowed.pop() {
+            self.set(level, at, counts);
+        }
+    }
+
+    /// Computes the sums above some leaves anew; the leaves are in order.
     pub(crate) fn sum_up_above(&mut self, layout: &Layout, ask: &Ask, leaves: &mut Vec<usize>) {
+        self.sum_above(layout, ask, leaves, |_, _, _| {});
+    }
+
+    /// The same; tells level, position and counts before of each domain that is computed.
+    fn sum_above(
+        &mut self,
+        layout: &Layout,
+        ask: &Ask,
+        leaves: &mut Vec<usize>,
+        mut changed: impl FnMut(usize, usize, Counts),
+    ) {
         for level in (0..layout.depth() - 1).rev() {
             for at in leaves.iter_mut() {
                 *at = layout.ancestor_from(level + 1, *at, level);
@@ -154,7 +221,8 @@ impl AllCounts {
             leaves.dedup();
             for &at in &*leaves {
                 let children = &self.levels[level + 1][layout.children(level, at)];
-                self.set(level, at, sum(children, ask, level, ask.portions[level + 1]));
+                let counts = sum(children, ask, level, ask.portions[level + 1]);
+                changed(level, at, self.set(level, at, counts));
             }
         }
     }
@@ -193,18 +261,6 @@ impl AllCounts {
         change(self.at_mut(level, at));
         for child in layout.children(level, at) {
             self.change(layout, level + 1, child, change);
-        }
-    }
-
-    /// Copies the counts of some domains, and of all below them, from `saved`.
-    pub(crate) fn restore(&mut self, layout: &Layout, saved: &AllCounts, level: usize, range: Range<usize>) {
-        for at in range.clone() {
-            *self.at_mut(level, at) = saved.levels[level][at];
-        }
-        if level + 1 < layout.depth() && !range.is_empty() {
-            let first = layout.children(level, range.start);
-            let last = layout.children(level, range.end - 1);
-            self.restore(layout, saved, level + 1, first.start..last.end);
         }
     }
 }

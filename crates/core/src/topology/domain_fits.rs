@@ -1,13 +1,20 @@
 //! Where pods of one shape fit now: by level, the domains with the most room.
 
 use crate::Name;
+use crate::config::Gates;
 use crate::intern::{FlavorId, Names};
+use crate::topology::ask::Ask;
 use crate::topology::booking::NodeUsage;
+use crate::topology::counts::AllCounts;
+use crate::topology::filter::{Filter, Sieve};
+use crate::topology::kept::{Counting, ShapeRef};
 use crate::topology::needs::Needs;
-use crate::topology::places::Path;
+use crate::topology::request::PodSetToPlace;
+use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
 
-/// The domains of one level of a topology, by how many pods of one shape fit into each.
+/// The domains of one level of a topology, by how many pods of one shape fit into each: on nodes that the pods may use, and in whole slices down to the
+/// level of slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LevelFits {
     /// The label of the level.
@@ -26,8 +33,8 @@ impl LevelFits {
         self.roomiest.first().map_or(0, |(_, pods)| *pods)
     }
 
-    /// A domain is complete; this number of pods fits into it.
-    fn end(&mut self, path: &[Name], pods: i64, most: usize) {
+    /// One more domain, into which this number of pods fits.
+    fn add(&mut self, path: &[Name], pods: i64, most: usize) {
         self.domains += 1;
         self.pods = self.pods.saturating_add(pods);
         let at = self.roomiest.partition_point(|(_, other)| *other >= pods);
@@ -39,50 +46,72 @@ impl LevelFits {
 }
 
 impl Topologies {
-    /// By level, from the highest: the `most` domains of a flavor into which most pods with this usage fit. What is free counts, whatever the pods
-    /// select or tolerate. Each lowest domain is visited once.
+    /// By level, from the highest: the `most` domains of a flavor into which most pods of a pod set fit, as a placement counts them: what is free on
+    /// nodes that they select and whose taints they tolerate. Each lowest domain is visited once.
     pub(crate) fn domain_fits(
         &self,
         usage: &NodeUsage,
         flavor: FlavorId,
-        names: &Names,
-        per_pod: &[(Name, i64)],
+        pod_set: &PodSetToPlace<'_>,
+        (names, gates): (&Names, &Gates),
         most: usize,
     ) -> Vec<LevelFits> {
         let Some(tree) = self.trees.get(&flavor) else { return Vec::new() };
-        // A resource that no node ever offered has no id here, and no pod fits.
-        let known: Option<Vec<_>> = per_pod
-            .iter()
-            .filter(|(_, amount)| *amount > 0)
-            .map(|(name, amount)| Some((names.find_resource(name)?, *amount)))
-            .collect();
-        let needs = known.map(|known| Needs::new(&usage.ledger, names, &known));
-        let level =
-            |name: &Name| LevelFits { level: name.clone(), domains: 0, pods: 0, roomiest: Vec::new() };
-        let mut levels: Vec<LevelFits> = tree.levels.iter().map(level).collect();
-        let mut current = vec![0_i64; levels.len()];
-        let (view, stride) = (usage.ledger.view(false), usage.ledger.stride());
-        let mut before: Option<&Path> = None;
-        let mut end = |before: &Path, from: usize, current: &mut [i64]| {
-            for (at, level) in levels.iter_mut().enumerate().skip(from) {
-                level.end(&before[..=at], std::mem::take(&mut current[at]), most);
+        let ask = |request| Ask::new(&tree.levels, request, pod_set.count, 0, gates);
+        // Of a request that contradicts the topology the pods count one by one.
+        let Ok(ask) = ask(pod_set.request).or_else(|_| ask(None)) else { return Vec::new() };
+        let layout = tree.layout();
+        let counts = self.counts(usage, tree, pod_set, &ask, names);
+        let level = |(level, name): (usize, &Name)| {
+            let mut fits = LevelFits { level: name.clone(), domains: 0, pods: 0, roomiest: Vec::new() };
+            let whole = level <= ask.slice_level;
+            for (at, counts) in counts.level(level).iter().enumerate() {
+                if layout.has_open(level, at) {
+                    let pods = if whole { counts.slices.saturating_mul(ask.size) } else { counts.pods };
+                    fits.add(&layout.paths[layout.leaves(level, at).start][..=level], pods, most);
+                }
             }
+            fits
         };
-        for (path, place) in tree.leaves() {
-            if let Some(before) = before {
-                let from = before.iter().zip(path.iter()).position(|(a, b)| a != b).unwrap_or(current.len());
-                end(before, from, &mut current);
-            }
-            let row = &view[place.at() * stride..][..stride];
-            let pods = needs.as_ref().map_or(0, |needs| needs.count(row).unwrap_or(0));
-            for current in &mut current {
-                *current = current.saturating_add(pods);
-            }
-            before = Some(path);
-        }
-        if let Some(before) = before {
-            end(before, 0, &mut current);
-        }
-        levels
+        tree.levels.iter().enumerate().map(level).collect()
+    }
+
+    /// How many pods of a pod set fit into each domain, without what is kept for placements.
+    fn counts(
+        &self,
+        usage: &NodeUsage,
+        tree: &Tree,
+        pod_set: &PodSetToPlace<'_>,
+        ask: &Ask,
+        names: &Names,
+    ) -> AllCounts {
+        let needs = Needs::new(&usage.ledger, names, pod_set.per_pod);
+        let mut sieve = Sieve::new(Filter {
+            hosts: &self.hosts,
+            taints: &self.taints,
+            pod_set: pod_set.spec,
+            preferred: &[],
+            needs: &needs,
+            tolerations: &tree.tolerations,
+            by_host: tree.has_hosts(),
+        });
+        let mut counting = Counting {
+            layout: tree.layout(),
+            ledger: &usage.ledger,
+            generation: tree.generation,
+            relabeled: tree.relabeled(),
+            spliced: tree.spliced(),
+            sieve: &mut sieve,
+            shape: ShapeRef {
+                flavor: tree.flavor(),
+                empty: false,
+                pod_set: pod_set.spec,
+                preferred: &[],
+                needs: &needs,
+                leader: None,
+                ask,
+            },
+        };
+        counting.all()
     }
 }

@@ -97,7 +97,23 @@ pub(crate) struct Excluded(BTreeMap<Why, u32>);
 impl Excluded {
     /// A leaf is left out.
     pub(crate) fn add(&mut self, why: Why) {
-        *self.0.entry(why).or_default() += 1;
+        self.add_many(why, 1);
+    }
+
+    /// So many leaves are left out.
+    pub(crate) fn add_many(&mut self, why: Why, leaves: u32) {
+        *self.0.entry(why).or_default() += leaves;
+    }
+
+    /// Those that are left out whatever is free there.
+    pub(crate) fn but_by_fit(&self) -> Excluded {
+        let stays = |(why, _): &(&Why, &u32)| !matches!(why, Why::Need(_) | Why::Nothing);
+        Excluded(self.0.iter().filter(stays).map(|(why, count)| (*why, *count)).collect())
+    }
+
+    /// How many these are.
+    pub(crate) fn total(&self) -> u32 {
+        self.0.values().sum()
     }
 
     /// A leaf is no longer excluded.

@@ -1,6 +1,7 @@
 //! How many pods of a shape fit into each domain, kept from one placement to the next: only what has changed since is counted again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -10,7 +11,7 @@ use crate::spec::Toleration;
 use crate::topology::ask::Ask;
 use crate::topology::counts::{AllCounts, Counts};
 use crate::topology::filter::{Bounds, Excluded, Sieve, Why};
-use crate::topology::layout::Layout;
+use crate::topology::layout::{Layout, Removed};
 use crate::topology::ledger::Ledger;
 use crate::topology::needs::Needs;
 use crate::topology::placer::Found;
@@ -124,14 +125,14 @@ pub(crate) struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct KeptCounts {
     kept: Vec<Kept>,
-    /// For what may use a part of the leaves.
-    part: Kept,
     /// How often counts were asked for.
     asked: u64,
     /// How many leaves were counted.
     counted: u64,
     /// How many searches were made.
     searched: u64,
+    /// How many domains these compared.
+    compared: u64,
 }
 
 /// The inputs of counting.
@@ -164,22 +165,21 @@ impl KeptCounts {
         self.searched
     }
 
-    /// Counts one more search.
-    pub(crate) fn count_search(&mut self) {
-        self.searched += 1;
+    /// How many domains the searches compared so far, besides those that an order gave.
+    pub(crate) fn compared(&self) -> u64 {
+        self.compared
     }
 
-    /// The counts of a shape that occurs again, from the kept ones if possible.
+    /// Counts one more search, which compared so many domains.
+    pub(crate) fn count_search(&mut self, compared: u64) {
+        self.searched += 1;
+        self.compared = self.compared.saturating_add(compared);
+    }
+
+    /// The counts of a shape, from the kept ones if possible.
     pub(crate) fn shared(&mut self, counting: &mut Counting<'_, '_>) -> &mut Kept {
         let at = self.count(counting);
         &mut self.kept[at]
-    }
-
-    /// The counts of a shape within bounds, which hardly come again: taken from those of all leaves.
-    pub(crate) fn part(&mut self, counting: &mut Counting<'_, '_>, bounds: &Bounds) -> &mut Kept {
-        let at = self.count(counting);
-        self.part.take_part(&self.kept[at], counting, bounds);
-        &mut self.part
     }
 
     /// Where the counts of a shape are, up to date.
@@ -275,35 +275,35 @@ impl Kept {
         counting.sieve.scores() && differs
     }
 
-    /// Makes room for leaves that came, and forgets those that went. Gives those that came and siblings of the others.
+    /// Makes room for leaves that came, and forgets those that went. Gives those that came and leaves near the others.
     fn follow(&mut self, splices: &[Splice]) -> Vec<usize> {
         let mut leaves: Vec<usize> = Vec::new();
         if !splices.is_empty() {
             self.forget();
         }
         for splice in splices {
-            match *splice {
-                Splice::Came(at) => {
+            match splice {
+                &Splice::Came(at, ref around) => {
                     self.why.insert(at, None);
-                    self.counts.insert_leaf(at);
+                    self.counts.insert_leaf(at, around);
                     leaves.iter_mut().filter(|leaf| **leaf >= at).for_each(|leaf| *leaf += 1);
                     leaves.push(at);
                 }
-                Splice::Went(at, sibling) => {
+                &Splice::Went(Removed { at, ref around, near }) => {
                     if let Some(why) = self.why.remove(at) {
                         self.excluded.remove(why);
                     }
-                    self.counts.remove_leaf(at);
+                    self.counts.remove_leaf(at, around);
                     leaves.retain(|leaf| *leaf != at);
                     leaves.iter_mut().filter(|leaf| **leaf > at).for_each(|leaf| *leaf -= 1);
-                    leaves.push(sibling);
+                    leaves.extend(near);
                 }
             }
         }
         leaves
     }
 
-    /// The leaves whose labels or taints have changed, that were closed or opened, or that came, in order; and siblings of those that went.
+    /// The leaves whose labels or taints have changed, that were closed or opened, or that came, in order; and leaves near those that went.
     fn relabeled(&mut self, counting: &Counting<'_, '_>) -> Vec<usize> {
         let mut leaves = self.follow(counting.spliced.get(self.spliced..).unwrap_or_default());
         let places = counting.relabeled.get(self.relabeled..).unwrap_or_default();
@@ -356,23 +356,48 @@ impl Kept {
         wide(counted)
     }
 
-    /// Takes over the counts of another one, but for leaves out of bounds. Those that are left out for their labels or taints are so still.
-    fn take_part(&mut self, of: &Kept, counting: &Counting<'_, '_>, bounds: &Bounds) {
-        self.excluded.clone_from(&of.excluded);
-        let all = self.counts.reset(counting.layout);
-        for (leaf, (counts, why)) in of.counts.leaves().iter().zip(&of.why).enumerate() {
-            if bounds.has(leaf) || !matches!(why, None | Some(Why::Need(_) | Why::Nothing)) {
-                all.push(*counts);
-                continue;
-            }
-            if let Some(why) = *why {
-                self.excluded.remove(why);
-            }
-            self.excluded.add(Why::Domain);
-            all.push(Counts::default());
+    /// Leaves out what is out of bounds, until the counts are widened. Returns for each level the domains that may be used, if that says more.
+    pub(crate) fn narrow(
+        &mut self,
+        layout: &Layout,
+        ask: &Ask,
+        bounds: &Bounds,
+    ) -> Option<Vec<Range<usize>>> {
+        if ask.evenly && bounds.within.is_some() {
+            // All domains are summed up anew for that.
+            let outside = (0..self.why.len()).filter(|leaf| !bounds.has(*leaf));
+            self.counts.leave_out(layout, ask, outside.collect());
+            return None;
         }
-        self.counts.sum_up(counting.layout, counting.shape.ask);
-        self.counts.take_scores(&of.counts);
+        self.counts.leave_out(layout, ask, bounds.without.clone());
+        bounds.within.clone().map(|within| self.counts.keep_only(layout, ask, within))
+    }
+
+    /// Why leaves are left out, by number, those that are out of bounds among them. What is left out for its labels or taints is so still.
+    pub(crate) fn excluded_by(&self, bounds: &Bounds) -> Excluded {
+        let by_fit = |leaf: &usize| matches!(self.why[*leaf], None | Some(Why::Need(_) | Why::Nothing));
+        if let Some(within) = &bounds.within {
+            let mut excluded = self.excluded.but_by_fit();
+            let all = u32::try_from(self.why.len()).unwrap_or(u32::MAX).saturating_sub(excluded.total());
+            let usable = within.clone().filter(by_fit).filter(|leaf| bounds.has(*leaf));
+            let mut inside = 0;
+            for leaf in usable {
+                inside += 1;
+                if let Some(why) = self.why[leaf] {
+                    excluded.add(why);
+                }
+            }
+            excluded.add_many(Why::Domain, all.saturating_sub(inside));
+            return excluded;
+        }
+        let mut excluded = self.excluded.clone();
+        for leaf in bounds.without.iter().copied().filter(by_fit) {
+            if let Some(why) = self.why[leaf] {
+                excluded.remove(why);
+            }
+            excluded.add(Why::Domain);
+        }
+        excluded
     }
 
     /// Counts all leaves. Returns how many.
@@ -412,6 +437,13 @@ impl Kept {
 }
 
 impl Counting<'_, '_> {
+    /// Counts all leaves, to be looked at once.
+    pub(crate) fn all(&mut self) -> AllCounts {
+        let mut kept = Kept::default();
+        kept.count(self);
+        kept.counts
+    }
+
     /// How many pods fit into a usable leaf, or why none does.
     fn leaf(&self, leaf: usize, scratch: &mut [i64]) -> (Counts, Option<Why>) {
         let (stride, needs) = (self.ledger.stride(), self.shape.needs);

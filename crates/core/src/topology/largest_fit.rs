@@ -4,9 +4,12 @@ use crate::Name;
 use crate::intern::{FlavorId, Names, ResourceId};
 use crate::topology::booking::NodeUsage;
 use crate::topology::columns::PODS_COLUMN;
+use crate::topology::filter::{Filter, Sieve};
+use crate::topology::needs::Needs;
 use crate::topology::places::Path;
 use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
+use crate::workload::PodSetSpec;
 
 /// The highest number of amounts per pod that are tried for one resource.
 const MOST_AMOUNTS: usize = 12;
@@ -20,7 +23,7 @@ pub struct LargestFit {
     pub resource: Name,
     /// How much of it each pod takes, in whole units.
     pub per_pod: i64,
-    /// How many such pods fit, if they use nothing else.
+    /// How many such pods fit, if they use nothing else, select nothing, and tolerate no taints but that of the resource and those that the flavor tolerates.
     pub pods: i64,
 }
 
@@ -28,6 +31,8 @@ pub struct LargestFit {
 #[derive(Debug)]
 struct Size {
     resource: ResourceId,
+    /// Where its resource is among those of all sizes.
+    of: usize,
     column: usize,
     per_pod: i64,
     /// By level: how many fit into the domain that is being added up.
@@ -54,9 +59,28 @@ impl Size {
     }
 }
 
+/// Pods that select nothing and tolerate nothing.
+fn plain() -> PodSetSpec {
+    PodSetSpec {
+        name: Name::from(""),
+        count: 1,
+        min_count: None,
+        requests: Vec::new(),
+        node_selector: Vec::new(),
+        affinity: Vec::new(),
+        preferred_affinity: Vec::new(),
+        tolerations: Vec::new(),
+        group: None,
+        topology: None,
+        node_requests: None,
+        shape: 0,
+    }
+}
+
 impl Topologies {
     /// By size and level: the number of pods that fit into one domain of a flavor, and how many lowest domains were visited. The sizes are the powers
-    /// of two of each extended resource up to the amount of the largest node, and that amount.
+    /// of two of each extended resource up to the amount of the largest node, and that amount. The pods tolerate what the flavor does, and the taint of the
+    /// resource.
     pub(crate) fn largest_fits(
         &self,
         usage: &NodeUsage,
@@ -68,15 +92,38 @@ impl Topologies {
         if sizes.is_empty() {
             return (Vec::new(), 0);
         }
-        let (view, stride) = (usage.ledger.view(false), usage.ledger.stride());
+        let mut needs: Vec<Needs> = Vec::new();
+        for size in &sizes {
+            if size.of == needs.len() {
+                needs.push(Needs::new(&usage.ledger, names, &[(size.resource, 1)]));
+            }
+        }
+        let plain = plain();
+        let sieve = |needs| {
+            Sieve::new(Filter {
+                hosts: &self.hosts,
+                taints: &self.taints,
+                pod_set: &plain,
+                preferred: &[],
+                needs,
+                tolerations: &tree.tolerations,
+                by_host: tree.has_hosts(),
+            })
+        };
+        let mut sieves: Vec<Sieve<'_>> = needs.iter().map(sieve).collect();
+        let (layout, view, stride) = (tree.layout(), usage.ledger.view(false), usage.ledger.stride());
         let mut before: Option<&Path> = None;
         let mut looked_at = 0;
-        for (path, place) in tree.leaves() {
+        for leaf in (0..layout.places.len()).filter(|leaf| !layout.is_closed(*leaf)) {
+            let path = &layout.paths[leaf];
             let differs = |before: &Path| before.iter().zip(path.iter()).position(|(a, b)| a != b);
             let from = before.map_or(0, |before| differs(before).unwrap_or(tree.levels.len()));
+            let row = &view[layout.places[leaf].at() * stride..][..stride];
             for size in &mut sizes {
                 size.end(from);
-                size.add(&view[place.at() * stride..][..stride]);
+                if sieves[size.of].keeps_out(layout, leaf).is_none() {
+                    size.add(row);
+                }
             }
             before = Some(path);
             looked_at += 1;
@@ -107,12 +154,13 @@ impl Topologies {
         });
         largest.sort_by(|a, b| names.resource_name(a.0).cmp(names.resource_name(b.0)));
         let mut sizes = Vec::new();
-        for (resource, most) in largest {
-            let Some(column) = usage.ledger.column(resource) else { continue };
+        for (of, (resource, most)) in largest.into_iter().enumerate() {
+            // Nothing is free of what has no column.
+            let column = usage.ledger.column(resource).unwrap_or(usize::MAX);
             let powers = (0..MOST_AMOUNTS - 1).map(|power| 1_i64 << power).take_while(|&power| power < most);
             for per_pod in powers.chain([most]) {
                 let none = vec![0; tree.levels.len()];
-                sizes.push(Size { resource, column, per_pod, current: none.clone(), largest: none });
+                sizes.push(Size { resource, of, column, per_pod, current: none.clone(), largest: none });
             }
         }
         sizes

@@ -131,14 +131,16 @@ impl Placer<'_> {
             },
         };
         let shared = bounds.is_all();
-        let kept =
-            if shared { self.kept.shared(&mut counting) } else { self.kept.part(&mut counting, &bounds) };
+        let kept = self.kept.shared(&mut counting);
         if let Some(found) = kept.known(&ask).filter(|_| shared) {
             return found.clone();
         }
-        let mut search = Search { layout: self.layout, levels, ask: &ask, counts: &mut kept.counts };
+        let within = if shared { None } else { kept.narrow(self.layout, &ask, &bounds) };
+        let counts = &mut kept.counts;
+        let mut search = Search { layout: self.layout, levels, ask: &ask, counts, within, compared: 0 };
         let chosen = if ask.evenly { balanced(&mut search) } else { None };
         let chosen = chosen.map_or_else(|| search.run(), Ok);
+        let compared = search.compared;
         let placed = chosen.map(|leaves| {
             let (mut pods, leaders) = in_leaves(self.layout, &kept.counts, leaves);
             // The last slice may be incomplete: ranks follow the order of leaves.
@@ -148,15 +150,16 @@ impl Placer<'_> {
             (pods, leaders)
         });
         kept.counts.revert();
+        kept.counts.widen();
         let found = placed.map_err(|fit| {
-            let excluded = sieve.exclusions(&kept.excluded, self.layout.open());
+            let excluded = sieve.exclusions(&kept.excluded_by(&bounds), self.layout.open());
             PlacementFailure { topology: self.tree.topology.clone(), fit, excluded }
         });
         let lasts = self.assumed.is_empty() && !self.ledger.is_tried();
         if shared && lasts && (found.is_err() || self.empty) {
             kept.remember(&ask, &found);
         }
-        self.kept.count_search();
+        self.kept.count_search(compared);
         found
     }
 

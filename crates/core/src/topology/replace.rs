@@ -1,7 +1,7 @@
 //! Pods that stay where they are while others are placed: node replacement and slices of elastic jobs
 //! (docs/reference/06-algorithm.md 6.12 "Elastic", 6.14).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::Name;
@@ -81,13 +81,17 @@ impl Placer<'_> {
             let near = kept.first().map(|&(leaf, _)| leaf).or(beside)?;
             Some(Home { leaves: self.required_domain(pod_set.request?, near)?, request: None })
         });
-        match self.replace_alone(pod_set, home, (node, count)) {
+        match self.replace_alone(pod_set, home.as_ref(), (node, count), &[]) {
             Ok(found) => {
-                self.assume(&found, pod_set.per_pod);
                 // With ranks in order, it is known which pods a slice has.
                 let by_rank = ends_short || *self.slice_moves != SliceMoves::Off;
-                let ordered = if by_rank { filled(&rows(), &found) } else { None };
-                let leaves = ordered.unwrap_or_else(|| merged(kept, found));
+                let ordered =
+                    by_rank.then(|| self.in_order(pod_set, home.as_ref(), (node, count), &rows(), &found));
+                let (found, leaves) = ordered.flatten().unwrap_or_else(|| {
+                    let leaves = merged(kept, found.clone());
+                    (found, leaves)
+                });
+                self.assume(&found, pod_set.per_pod);
                 Ok(self.placement(&leaves, pod_set.per_pod))
             }
             Err(failure) => match self.move_slices(pod_set, count, rows) {
@@ -101,16 +105,37 @@ impl Placer<'_> {
         }
     }
 
+    /// The places that were found, or others, at the ranks of the lost pods, and all places by rank. A place that has pods of the pod set would have ranks
+    /// that are not in a row, so that another one is looked for. `None`: there is none.
+    fn in_order(
+        &mut self,
+        pod_set: &PodSetToPlace<'_>,
+        home: Option<&Home>,
+        lost: (&Name, i64),
+        rows: &[Row],
+        found: &InLeaves,
+    ) -> Option<(InLeaves, InLeaves)> {
+        if let Some(leaves) = filled(rows, found) {
+            return Some((found.clone(), leaves));
+        }
+        let taken: BTreeSet<usize> = rows.iter().filter_map(Row::leaf).collect();
+        let taken: Vec<usize> = taken.into_iter().collect();
+        let others = self.replace_alone(pod_set, home, lost, &taken).ok()?;
+        let leaves = filled(rows, &others)?;
+        Some((others, leaves))
+    }
+
     /// Finds places for the pods of a lost node alone.
     fn replace_alone(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
-        home: Option<Home>,
+        home: Option<&Home>,
         (node, count): (&Name, i64),
+        without: &[usize],
     ) -> Result<InLeaves, PlacementFailure> {
-        let (within, request) = home.map_or((None, None), |home| (Some(home.leaves), home.request));
-        let request = request.as_ref().or(pod_set.request);
-        let (found, _) = self.place(&Part { request, count, within, ..Part::all(pod_set) }, None)?;
+        let within = home.map(|home| home.leaves.clone());
+        let request = home.and_then(|home| home.request.as_ref()).or(pod_set.request);
+        let (found, _) = self.place(&Part { request, count, within, without, ..Part::all(pod_set) }, None)?;
         if found.is_empty() {
             let text = format!("cannot find replacement assignment for unhealthy node: {node}");
             return Err(self.failure(PlacementFit::Other(text)));

@@ -39,6 +39,18 @@ pub(crate) struct PodSetToPlace<'a> {
     pub(crate) beside: Option<&'a SharedAssignment>,
 }
 
+impl<'a> PodSetToPlace<'a> {
+    /// A pod set of which no pods are anywhere yet.
+    pub(crate) fn alone(
+        spec: &'a PodSetSpec,
+        request: Option<&'a TopologyRequest>,
+        per_pod: &'a [(ResourceId, i64)],
+        count: i64,
+    ) -> Self {
+        Self { spec, request, per_pod, count, previous: None, beside: None }
+    }
+}
+
 /// Pods in places: the usage of the nodes of one flavor by a workload, or by an earlier pod set of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PlacedPods {

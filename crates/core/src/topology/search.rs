@@ -49,12 +49,25 @@ pub(crate) struct Search<'a> {
     pub(crate) ask: &'a Ask,
     /// How much fits; later, how much was chosen.
     pub(crate) counts: &'a mut AllCounts,
+    /// For each level the domains that may be used; all if there are none.
+    pub(crate) within: Option<Vec<Range<usize>>>,
+    /// How many domains were compared so far.
+    pub(crate) compared: u64,
 }
+
+/// The counts of a domain that may not be used.
+const NOTHING: Counts = Counts { pods: 0, pods_led: 0, slices: 0, slices_led: 0, leaders: 0 };
 
 impl Search<'_> {
     /// The counts of a domain.
     pub(crate) fn at(&self, level: usize, at: usize) -> &Counts {
-        &self.counts.level(level)[at]
+        let may_be_used = self.within.as_ref().is_none_or(|within| within[level].contains(&at));
+        if may_be_used { &self.counts.level(level)[at] } else { &NOTHING }
+    }
+
+    /// The domains of a level that may be used.
+    fn domains(&self, level: usize) -> Range<usize> {
+        self.within.as_ref().map_or_else(|| 0..self.layout.len(level), |within| within[level].clone())
     }
 
     /// The counts of a domain, to change them.
@@ -119,14 +132,29 @@ impl Search<'_> {
                 return Ok((level, vec![at]));
             }
             if self.ask.required {
-                let top = self.open(level).min_by_key(|&at| self.led_key(level, at));
-                return Err(self.misfit(level, top.map_or(0, |at| self.at(level, at).slices)));
+                let most = self.most(level);
+                return Err(self.misfit(level, most));
             }
             if level == 0 || self.ask.unconstrained {
                 return Ok((level, self.greedy(level)?));
             }
             level -= 1;
         }
+    }
+
+    /// How many slices fit into the first domain of a level, of which one is required.
+    fn most(&mut self, level: usize) -> i64 {
+        let known = if self.is_in_order() { self.counts.most(level) } else { None };
+        known.unwrap_or_else(|| {
+            self.compared += wide(self.layout.len(level));
+            let top = self.open(level).min_by_key(|&at| self.led_key(level, at));
+            top.map_or(0, |at| self.at(level, at).slices)
+        })
+    }
+
+    /// Whether the orders of the counts are those of the domains, if the counts are in order: see [`AllCounts::are_in_order`].
+    fn is_in_order(&self) -> bool {
+        self.ask.leaders == 0 && !self.ask.keep_whole && self.within.is_none()
     }
 
     /// The domains of a level that have any node which takes pods.
@@ -138,10 +166,12 @@ impl Search<'_> {
     /// are worth most. Unless one is required, it is among the domains that are worth most of all, or there is none.
     fn single(&mut self, level: usize) -> Option<usize> {
         let (leaders, slices) = (self.ask.leaders, self.ask.slices());
-        if leaders == 0 && !self.ask.keep_whole && self.counts.are_in_order() {
+        if self.is_in_order() && self.counts.are_in_order() {
             return self.counts.tightest(level, slices);
         }
-        let counts = self.counts.level(level);
+        let domains = self.domains(level);
+        self.compared += wide(domains.len());
+        let counts = domains.clone().zip(&self.counts.level(level)[domains]);
         let least_free = self.ask.least_free;
         let order = |at: usize, counts: &Counts| {
             let score = Reverse(self.score(level, at));
@@ -152,7 +182,7 @@ impl Search<'_> {
         };
         let fits = |(_, counts): &(usize, &Counts)| counts.leaders >= leaders && counts.slices_led >= slices;
         // Of domains that are alike, the first.
-        let best = counts.iter().enumerate().filter(fits).min_by_key(|&(at, counts)| order(at, counts));
+        let best = counts.filter(fits).min_by_key(|&(at, counts)| order(at, counts));
         best.map(|(at, _)| at).filter(|&at| self.ask.required || least_free || self.is_worth_most(level, at))
     }
 
@@ -172,9 +202,15 @@ impl Search<'_> {
     }
 
     /// Domains that hold everything together, the largest (or smallest) first, the last one as tight as possible.
-    fn greedy(&self, level: usize) -> Result<Vec<usize>, PlacementFit> {
+    fn greedy(&mut self, level: usize) -> Result<Vec<usize>, PlacementFit> {
         let wanted = self.ask.slices();
-        let mut rest: Vec<usize> = (0..self.layout.len(level)).collect();
+        if self.is_in_order()
+            && let Some((chosen, left)) = self.counts.together(level, wanted, self.ask.least_free)
+        {
+            self.compared += wide(chosen.len());
+            return if left > 0 { Err(self.misfit(level, wanted - left)) } else { Ok(chosen) };
+        }
+        let mut rest: Vec<usize> = self.domains(level).collect();
         let (mut chosen, mut remaining) = (Vec::new(), wanted);
         if self.ask.leaders > 0 {
             let unit = Unit::Slices(self.ask.size);
@@ -223,7 +259,8 @@ impl Search<'_> {
     }
 
     /// Picks domains of a list one after the other: (domain, amount). Also returns the amount that does not fit.
-    fn pick(&self, level: usize, list: &[usize], mut rest: i64, unit: Unit) -> (Vec<(usize, i64)>, i64) {
+    fn pick(&mut self, level: usize, list: &[usize], mut rest: i64, unit: Unit) -> (Vec<(usize, i64)>, i64) {
+        self.compared += wide(list.len());
         let mut picked = Vec::new();
         let room = |at: usize| unit.of(self.at(level, at));
         let nonempty = list.iter().filter(|&&at| room(at) > 0);
@@ -391,8 +428,7 @@ impl Search<'_> {
     fn layers_misfit(&self, level: usize) -> PlacementFit {
         let best = self.open(level).min_by_key(|&at| (-self.at(level, at).slices, at));
         let fitting = |target: usize, size: i64| -> i64 {
-            let in_best = |&at: &usize| best == Some(self.layout.ancestor_from(target, at, level));
-            let domains = (0..self.layout.len(target)).filter(in_best);
+            let domains = best.map_or(0..0, |best| self.layout.below(level, best, target));
             domains.map(|at| self.at(target, at).pods / size).sum()
         };
         let layers = self.ask.layers.iter().filter(|layer| layer.level >= level);
@@ -405,4 +441,8 @@ impl Search<'_> {
                 .collect(),
         )
     }
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -24,6 +24,11 @@ pub(crate) struct Row {
 type Pieces = Vec<(i64, Row)>;
 
 impl Row {
+    /// Their leaf; none if it is lost.
+    pub(crate) fn leaf(&self) -> Option<usize> {
+        self.leaf
+    }
+
     /// The rows of an assignment. `kept` are the leaves of its domains that are not lost, in its order.
     pub(crate) fn all(
         domains: &[AssignedDomain],
@@ -39,7 +44,6 @@ impl Row {
 }
 
 /// The rows with other leaves in place of the lost ones; `None` if one leaf would have ranks that are not consecutive: an assignment names each
-/// domain once.
 /// domain once.
 pub(crate) fn filled(rows: &[Row], found: &InLeaves) -> Option<InLeaves> {
     let pieces: Pieces = rows.iter().map(|&row| (0, row)).collect();

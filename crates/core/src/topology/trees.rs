@@ -7,7 +7,7 @@ use crate::Name;
 use crate::intern::{FlavorId, HostId, PlaceId};
 use crate::matching::label;
 use crate::spec::{FlavorSpec, Toleration};
-use crate::topology::layout::{Layout, LeafRow};
+use crate::topology::layout::{Around, Layout, LeafRow, Removed};
 use crate::topology::places::{Path, PlaceKey};
 use crate::topology::spec::{HOSTNAME, NodeSpec, TopologySpec};
 
@@ -17,12 +17,12 @@ const MOST_RELABELED: usize = 256;
 const MOST_SPLICED: usize = 256;
 
 /// A leaf came or went, and all others of the layout stayed in their order.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Splice {
-    /// It is at this position.
-    Came(usize),
-    /// It was there, and since then a sibling is at the second position.
-    Went(usize, usize),
+    /// It is at this position, in domains that came with it.
+    Came(usize, Around),
+    /// It was there.
+    Went(Removed),
 }
 
 /// One lowest domain that has nodes.
@@ -54,7 +54,7 @@ pub(crate) struct Tree {
     relabeled: Vec<PlaceId>,
     /// The leaves that came or went since then, one after the other, while they are few.
     spliced: Vec<Splice>,
-    /// Laid out when a placement needs it, until domains above leaves come or go.
+    /// Laid out when a placement needs it, until too many leaves have come or gone.
     layout: OnceLock<Layout>,
 }
 
@@ -157,7 +157,7 @@ impl Tree {
         }
         self.leaves.insert(path.clone(), Leaf { place, hosts: vec![host], closed: false });
         let row = LeafRow { path, place, host, closed: false };
-        self.splice(|layout| layout.insert(&row).map(Splice::Came))
+        self.splice(|layout| layout.insert(&row).map(|(at, around)| Splice::Came(at, around)))
     }
 
     /// Another node is the first one of a leaf. Where nodes are the lowest domains, its labels and taints count. Says whether the tree is to be
@@ -176,11 +176,12 @@ impl Tree {
         // What is not laid out was outdated before, and nothing is known of it.
         let Some(layout) = self.layout.get_mut() else { return false };
         let splice = if self.spliced.len() < MOST_SPLICED { change(layout) } else { None };
+        let is_outdated = splice.is_none();
         self.spliced.extend(splice);
-        if splice.is_none() {
+        if is_outdated {
             self.forget_layout();
         }
-        splice.is_none()
+        is_outdated
     }
 
     /// Whether a node is alone in a leaf, which stays for it while it takes no pods: of domains above nodes the sum changes instead.
@@ -213,7 +214,7 @@ impl Tree {
         }
         let place = leaf.place;
         self.leaves.remove(path);
-        self.splice(|layout| layout.remove(place).map(|(at, sibling)| Splice::Went(at, sibling)))
+        self.splice(|layout| layout.remove(place).map(Splice::Went))
     }
 
     /// Its domains in a new layout.
@@ -237,11 +238,6 @@ impl Tree {
                 self.topology
             ));
         }
-    }
-
-    /// The lowest domains that are not closed, with their places, in the order of their values.
-    pub(crate) fn leaves(&self) -> impl Iterator<Item = (&Path, PlaceId)> {
-        self.leaves.iter().filter(|(_, leaf)| !leaf.closed).map(|(path, leaf)| (path, leaf.place))
     }
 
     /// All nodes with their paths and places, those of closed leaves among them.

@@ -8,6 +8,7 @@
 
 mod index;
 mod ours_capacity;
+mod ours_fits;
 mod ours_node_trial;
 mod ours_reclaimers;
 mod ours_remembered;

@@ -54,7 +54,7 @@ mod tests {
     use std::future::{pending, ready};
 
     fn fits(flavor: &str) -> Fits {
-        vec![(flavor.into(), Vec::new())]
+        vec![(flavor.into(), sluice_engine::LargestFits::default())]
     }
 
     #[tokio::test]

@@ -21,6 +21,9 @@ pub struct TopologyFit {
     pub wish: &'static str,
     /// The level that it asks for.
     pub level: Option<String>,
+    /// The slices that have to be in one domain each, from the widest: their level, and how many pods they have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<(String, i64)>,
     /// By level, from the highest.
     pub levels: Vec<Domains>,
 }
@@ -33,25 +36,39 @@ pub struct Domains {
     pub level: String,
     /// How many domains it has.
     pub domains: usize,
-    /// How many such pods fit into one domain at most: the largest job of this shape that fits.
+    /// How many such pods fit into one domain at most, in whole slices: the largest job of this shape that fits.
     pub largest: i64,
-    /// How many such pods fit into all domains.
+    /// How many such pods fit into all domains, in whole slices.
     pub all: i64,
     /// The domains with the most room: `block/rack`, and how many such pods fit.
     pub roomiest: Vec<(String, i64)>,
 }
 
-/// The topology request of a pod set of a Workload, and its level.
-pub(super) fn wish(workload: &Value, pod_set: &str) -> (&'static str, Option<String>) {
+/// The topology request of a pod set of a Workload.
+fn request<'a>(workload: &'a Value, pod_set: &str) -> Option<&'a Value> {
     let mut sets = workload["spec"]["podSets"].as_array().into_iter().flatten();
-    let request = sets.find(|set| set["name"] == pod_set).map(|set| &set["topologyRequest"]);
+    sets.find(|set| set["name"] == pod_set).map(|set| &set["topologyRequest"])
+}
+
+/// The level and the size of each layer of slices, from the widest.
+fn slices(workload: &Value, pod_set: &str) -> Vec<(String, i64)> {
+    let Some(request) = request(workload, pod_set) else { return Vec::new() };
+    let layer = |level: &Value, size: &Value| Some((level.as_str()?.to_owned(), size.as_i64()?));
+    let one = layer(&request["podSetSliceRequiredTopology"], &request["podSetSliceSize"]);
+    let several = request["podsetSliceRequiredTopologyConstraints"].as_array().into_iter().flatten();
+    one.into_iter().chain(several.filter_map(|one| layer(&one["topology"], &one["size"]))).collect()
+}
+
+/// The topology request of a pod set of a Workload, and its level, which is that of its slices if it names no other.
+pub(super) fn wish(workload: &Value, pod_set: &str) -> (&'static str, Option<String>) {
+    let request = request(workload, pod_set);
     let level = |field: &str| request.and_then(|r| r[field].as_str()).map(str::to_owned);
     if let Some(level) = level("required") {
         ("required", Some(level))
     } else if let Some(level) = level("preferred") {
         ("preferred", Some(level))
     } else {
-        ("unconstrained", level("podSetSliceRequiredTopology"))
+        ("unconstrained", slices(workload, pod_set).into_iter().next().map(|(level, _)| level))
     }
 }
 
@@ -85,6 +102,7 @@ pub(super) fn fits(workload: &Value, fits: &[PodSetFits], names_nodes: bool) -> 
                 pods: fit.count,
                 wish,
                 level,
+                slices: slices(workload, &fit.pod_set),
                 levels: fit.levels.iter().map(|level| domains(level, names_nodes)).collect(),
             }
         })
@@ -112,10 +130,14 @@ impl TopologyFit {
     /// What the nodes lack, with a request that would be met. `why` is the engine's own message, which says why nodes were left out.
     pub(super) fn finding(&self, why: Option<&str>) -> Finding {
         let level = self.level.as_ref().and_then(|level| self.levels.iter().find(|l| l.level == *level));
-        let wished = match (self.wish, &self.level) {
+        let mut wished = match (self.wish, &self.level) {
             ("unconstrained", _) | (_, None) => "anywhere".to_owned(),
             (wish, Some(level)) => format!("in one domain of the level {level} ({wish})"),
         };
+        for (level, size) in &self.slices {
+            wished.extend([", each ", &size.to_string(), " of them in one of the level ", level, ","]);
+        }
+        let wished = wished.trim_end_matches(',');
         let most = match (self.wish, level) {
             ("required", Some(level)) => level.largest,
             _ => self.levels.first().map_or(0, |level| level.all),
@@ -128,8 +150,10 @@ impl TopologyFit {
         for level in &self.levels {
             finding = finding.detail(level.line());
         }
-        finding =
-            finding.detail("these counts are of what is free; selectors and taints leave fewer".to_owned());
+        let slices = if self.slices.is_empty() { "" } else { ", in whole slices" };
+        finding = finding.detail(format!(
+            "these counts are of what is free on nodes that the pods select and whose taints they tolerate{slices}"
+        ));
         if let Some(why) = why {
             finding = finding.detail(why.to_owned());
         }

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use sluice_api::labels::{
-    POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_UNCONSTRAINED_TOPOLOGY,
+    POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_SLICE_REQUIRED_TOPOLOGY,
+    POD_SET_UNCONSTRAINED_TOPOLOGY,
 };
 use sluice_core::Refusal;
 use sluice_engine::{Kind, ObjectRef};
@@ -18,6 +19,8 @@ use crate::simulation::Simulation;
 enum Change<'a> {
     /// A pod set that asks for one level asks for another one, `required` or `preferred`.
     Level { from: &'a str, to: (&'a str, &'a str) },
+    /// The slices of a pod set are to be in one domain of another level each.
+    Slices { from: &'a str, to: &'a str },
     /// Any nodes do, of a flavor with a topology.
     Unconstrained,
     /// No topology request.
@@ -39,6 +42,12 @@ impl Change<'_> {
                 if let Some(own) = own {
                     annotations.remove(own);
                     annotations.insert(annotation(wish).to_owned(), json!(level));
+                }
+            }
+            Self::Slices { from, to } => {
+                let own = annotations.get_mut(POD_SET_SLICE_REQUIRED_TOPOLOGY);
+                if let Some(own) = own.filter(|own| text(own) == *from) {
+                    *own = json!(to);
                 }
             }
             Self::Unconstrained => {
@@ -179,31 +188,59 @@ pub(super) fn mismatch(
     }
 }
 
-/// The laxer wishes that there is room for: each higher level, the nearest first, and `preferred`.
+/// The laxer wishes that there may be room for, with what is asked for in words: each higher level, the nearest first, and `preferred`; and of slices each
+/// higher level up to that of the pod set.
 pub(super) fn laxer(
     simulation: &Simulation,
     objects: &[ObjectRef],
     fits: &[TopologyFit],
 ) -> Vec<(String, Vec<Patch>)> {
-    let mut wishes: Vec<(&'static str, String, String)> = Vec::new();
-    for fit in fits.iter().filter(|fit| fit.wish == "required") {
-        let Some(own) = &fit.level else { continue };
-        let Some(at) = fit.levels.iter().position(|l| l.level == *own) else { continue };
-        let higher = fit.levels[..at].iter().rev().find(|l| fit.has_room("required", &l.level));
-        wishes.extend(higher.map(|l| ("required", own.clone(), l.level.clone())));
-        if fit.has_room("preferred", own) {
-            wishes.push(("preferred", own.clone(), own.clone()));
+    let mut wishes: Vec<(String, Change<'_>)> = Vec::new();
+    for fit in fits {
+        wishes.extend(of_pods(fit));
+        wishes.extend(of_slices(fit));
+    }
+    let mut all: Vec<(String, Vec<Patch>)> = Vec::new();
+    for (words, change) in wishes {
+        if !all.iter().any(|(known, _)| *known == words)
+            && let Some(patches) = changed(simulation, objects, &change)
+        {
+            all.push((words, patches));
         }
     }
-    wishes.dedup();
-    let help = |(wish, own, level): (&'static str, String, String)| {
-        let words = if wish == "preferred" {
-            format!("ask for {own} as preferred instead of required")
-        } else {
-            format!("ask for one {level} (a higher level) instead of one {own}")
-        };
-        let change = Change::Level { from: &own, to: (wish, &level) };
-        Some((words, changed(simulation, objects, &change)?))
+    all
+}
+
+/// Laxer wishes of a pod set that requires one domain.
+fn of_pods(fit: &TopologyFit) -> Vec<(String, Change<'_>)> {
+    let Some(own) = fit.level.as_deref().filter(|_| fit.wish == "required") else { return Vec::new() };
+    let at = fit.levels.iter().position(|level| level.level == own).unwrap_or(0);
+    let higher = fit.levels[..at].iter().rev().map(|level| level.level.as_str());
+    let mut wishes: Vec<(String, Change<'_>)> = higher
+        .filter(|level| fit.has_room("required", level))
+        .map(|level| {
+            let words = format!("ask for one {level} (a higher level) instead of one {own}");
+            (words, Change::Level { from: own, to: ("required", level) })
+        })
+        .collect();
+    if fit.has_room("preferred", own) {
+        let words = format!("ask for {own} as preferred instead of required");
+        wishes.push((words, Change::Level { from: own, to: ("preferred", own) }));
+    }
+    wishes
+}
+
+/// Laxer wishes of a pod set with one layer of slices: what fits into a domain is counted in slices as they are, so whether there is room is not known.
+fn of_slices(fit: &TopologyFit) -> Vec<(String, Change<'_>)> {
+    let [(own, _)] = &fit.slices[..] else { return Vec::new() };
+    let place = |level: &str| fit.levels.iter().position(|other| other.level == *level);
+    let Some(at) = place(own) else { return Vec::new() };
+    let of_pods = fit.level.as_deref().filter(|_| fit.wish != "unconstrained");
+    let top = of_pods.and_then(place).unwrap_or(0).min(at);
+    let higher = fit.levels[top..at].iter().rev().map(|level| level.level.as_str());
+    let wish = |level| {
+        let words = format!("ask for one {level} (a higher level) for each slice instead of one {own}");
+        (words, Change::Slices { from: own, to: level })
     };
-    wishes.into_iter().filter_map(help).collect()
+    higher.map(wish).collect()
 }

@@ -1,5 +1,7 @@
 //! Nodes without capacity for the pods as close together as they require.
 
+use sluice_api::config::{Transformation, TransformationStrategy};
+
 use super::*;
 
 const RACKS: &str = "
@@ -22,28 +24,120 @@ fn node(name: &str, block: &str, rack: &str) -> String {
     )
 }
 
+/// Three nodes in two racks.
+fn three() -> String {
+    [("n0", "b", "r0"), ("n1", "b", "r0"), ("n2", "b", "r1")].map(|(n, b, r)| node(n, b, r)).concat()
+}
+
+/// A job with annotations of its pods, as `key: value`.
+fn annotated(annotations: &str) -> String {
+    JOB.replace(
+        "template:\n    spec:",
+        &format!("template:\n    metadata: {{annotations: {{{annotations}}}}}\n    spec:"),
+    )
+}
+
+fn short(explained: &Explained) -> &sluice_sim::explain::Finding {
+    let short = explained.findings.iter().find(|f| f.code == Code::TopologyShort);
+    short.unwrap_or_else(|| unreachable!("{}", explained.text()))
+}
+
+#[test]
+fn what_pods_take_of_nodes_counts_for_what_fits_and_not_what_they_take_of_quota() {
+    let mut options = options();
+    options.configuration.resources.transformations = vec![Transformation {
+        input: "cpu".to_owned(),
+        strategy: TransformationStrategy::Replace,
+        multiply_by: None,
+        outputs: [("example.com/credits".to_owned(), "1".parse().unwrap())].into(),
+    }];
+    let queue = CLUSTER_QUEUE
+        .replace("[cpu]", "[example.com/credits]")
+        .replace("name: cpu", "name: example.com/credits");
+    let job = annotated("kueue.x-k8s.io/podset-required-topology: kubernetes.io/hostname");
+    let explained = ask(&read(&[RACKS, &queue, LOCAL_QUEUE, &three(), &job].concat()), options);
+    let found = short(&explained);
+    assert!(found.text.ends_with("where 2 fit now"), "{}", explained.text());
+    assert!(found.details[1].starts_with("rack (2 domain(s)): at most 4 pod(s)"), "{}", explained.text());
+    remedy(&explained, "ask for one rack (a higher level) instead of one kubernetes.io/hostname");
+    remedy(&explained, "as preferred instead of required");
+}
+
+#[test]
+fn a_rack_that_the_pods_do_not_tolerate_has_no_room_and_the_level_above_the_next_is_offered() {
+    // Four pods fit into one rack, and that is tainted; and so is a part of the block.
+    let away = "\nspec: {taints: [{key: maintenance, effect: NoSchedule}]}\nstatus:";
+    let mut nodes = [("n0", "b0", "r0"), ("n1", "b0", "r0")].map(|(n, b, r)| node(n, b, r)).concat();
+    nodes = nodes.replace("\nstatus:", away);
+    nodes += &[("n2", "b0", "r1"), ("n3", "b0", "r2")].map(|(n, b, r)| node(n, b, r)).concat();
+    let job = annotated("kueue.x-k8s.io/podset-required-topology: kubernetes.io/hostname");
+    let world = [RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &nodes, &job].concat();
+    let explained = ask(&read(&world), options());
+    let found = short(&explained);
+    assert_eq!(
+        found.details[..2],
+        [
+            "block (1 domain(s)): at most 4 pod(s) of this shape in one, 4 in all; 4 in b0",
+            "rack (3 domain(s)): at most 2 pod(s) of this shape in one, 4 in all; 2 in b0/r1, 2 in b0/r2, 0 in b0/r0",
+        ]
+    );
+    assert!(!explained.remedies.iter().any(|r| r.text.contains("ask for one rack")), "{}", explained.text());
+    let mut simulation = cluster(&world);
+    act(&mut simulation, &explained, &Act::Follow("ask for one block (a higher level)"));
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn slices_fit_whole_and_may_be_spread_over_a_higher_level() {
+    let level = |slice: &str| format!("kueue.x-k8s.io/podset-slice-required-topology: {slice}");
+    let of = |slice: &str| annotated(&format!("{slice}, kueue.x-k8s.io/podset-slice-size: \"4\""));
+    // Each rack has room for two pods, and the block for all.
+    let nodes = [("n0", "r0"), ("n1", "r1"), ("n2", "r2")].map(|(name, rack)| node(name, "b", rack)).concat();
+    let world = [RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &nodes, &of(&level("rack"))].concat();
+    let explained = ask(&read(&world), options());
+    assert_eq!(
+        short(&explained).text,
+        "the 4 pods of pod set main are to be anywhere, each 4 of them in one of the level rack on nodes of flavor \
+         default, where 0 fit now"
+    );
+    let mut simulation = cluster(&world);
+    act(
+        &mut simulation,
+        &explained,
+        &Act::Follow("ask for one block (a higher level) for each slice instead of one rack"),
+    );
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+fn slices_of_several_layers_are_named() {
+    let layers = "kueue.x-k8s.io/podset-slice-required-topology-constraints: \
+                  '[{\"topology\": \"rack\", \"size\": 4}, {\"topology\": \"kubernetes.io/hostname\", \"size\": 4}]'";
+    let explained =
+        ask(&read(&[RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &three(), &annotated(layers)].concat()), options());
+    let found = short(&explained);
+    assert!(
+        found.text.contains("each 4 of them in one of the level rack, each 4 of them in one of the level kubernetes.io/hostname"),
+        "{}",
+        explained.text()
+    );
+    assert!(found.text.ends_with("where 0 fit now"), "{}", explained.text());
+}
+
 #[test]
 pub fn a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_that_work() {
-    let nodes: String =
-        [("n0", "b", "r0"), ("n1", "b", "r0"), ("n2", "b", "r1")].map(|(n, b, r)| node(n, b, r)).concat();
-    let job = |level: &str| {
-        JOB.replace(
-            "template:\n    spec:",
-            &format!("template:\n    metadata: {{annotations: {{kueue.x-k8s.io/podset-required-topology: {level}}}}}\n    spec:"),
-        )
-    };
-    let world = |level: &str| [RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &nodes, &job(level)].concat();
+    let job = |level: &str| annotated(&format!("kueue.x-k8s.io/podset-required-topology: {level}"));
+    let world = |level: &str| [RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &three(), &job(level)].concat();
     let explained = ask(&read(&world("kubernetes.io/hostname")), options());
     let text = explained.text();
-    let short = explained.findings.iter().find(|f| f.code == Code::TopologyShort);
-    let short = short.unwrap_or_else(|| unreachable!("{text}"));
+    let found = short(&explained);
     assert_eq!(
-        short.text,
+        found.text,
         "the 4 pods of pod set main are to be in one domain of the level kubernetes.io/hostname (required) on nodes of \
          flavor default, where 2 fit now"
     );
     assert_eq!(
-        short.details[..3],
+        found.details[..3],
         [
             "block (1 domain(s)): at most 6 pod(s) of this shape in one, 6 in all; 6 in b",
             "rack (2 domain(s)): at most 4 pod(s) of this shape in one, 6 in all; 4 in b/r0, 2 in b/r1",
@@ -53,9 +147,8 @@ pub fn a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_t
     // Nodes are named to one who may list them.
     let manifests = read(&world("kubernetes.io/hostname"));
     let named = Question { names_nodes: true, ..question(&manifests, "mine") }.answer().unwrap();
-    let short = named.findings.iter().find(|f| f.code == Code::TopologyShort).unwrap();
     assert_eq!(
-        short.details[2],
+        short(&named).details[2],
         "kubernetes.io/hostname (3 domain(s)): at most 2 pod(s) of this shape in one, 6 in all; 2 in b/r0/n0, \
          2 in b/r0/n1, 2 in b/r1/n2"
     );

@@ -297,6 +297,9 @@ mod tests {
         );
         let most = budget.preemption_searches;
         assert!(searches <= most, "{searches} searches for victims, at most {most}");
+        let (compared, most) =
+            (result.counts["comparedDomains"], budget.compared_domains.unwrap_or(u64::MAX));
+        assert!(compared <= most, "{compared} domains are compared, at most {most}");
     }
 
     macro_rules! cases {
@@ -327,6 +330,7 @@ mod tests {
         tree_limits: "tree-limits",
         topology_5000_gpus: "tas-5000-gpu-fit",
         topology_640_gpus: "tas-640-gpu-fit",
+        topology_jobs_of_many_nodes: "tas-100000-gpu-wide",
         two_resources: "two-resources",
     }
 

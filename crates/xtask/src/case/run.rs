@@ -307,6 +307,7 @@ impl Loop<'_> {
             ("pendingInadmissible", inadmissible),
             ("evaluations", self.scheduler.stats().evaluations),
             ("preemptionSearches", self.scheduler.stats().preemption_searches),
+            ("comparedDomains", self.scheduler.stats().compared_domains),
         ]);
         let lines = (0..self.planned.len()).map(|seq| self.key_line(seq)).collect();
         (self.out, lines)

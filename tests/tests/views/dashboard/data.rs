@@ -196,7 +196,9 @@ pub fn starts(numbers: &[usize]) -> Value {
 pub fn topologies() -> Value {
     let fit = |level: &str, pods: u32| json!({"flavor": "spot", "level": level, "resource": "nvidia.com/gpu", "perPod": 8, "pods": pods});
     let levels = ["cloud.example.com/block", "cloud.example.com/rack", "kubernetes.io/hostname"];
-    json!({"topologies": [{"name": "default", "levels": levels, "flavors": ["spot"], "fits": [fit(levels[0], 40), fit(levels[1], 8), fit(levels[2], 1)]}], "hidden": false})
+    let waits = |level: &str, pods: u32| json!({"flavor": "spot", "level": level, "shape": "cpu=4,memory=16Gi", "pods": pods});
+    let shapes = [waits(levels[0], 90), waits(levels[1], 12), waits(levels[2], 2)];
+    json!({"topologies": [{"name": "default", "levels": levels, "flavors": ["spot"], "fits": [fit(levels[0], 40), fit(levels[1], 8), fit(levels[2], 1)], "shapes": shapes}], "hidden": false})
 }
 
 /// `/api/topologies/NAME/…`: 12,500 hosts in 40 blocks, of which one has 900 racks.

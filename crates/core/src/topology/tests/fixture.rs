@@ -11,7 +11,7 @@ use crate::intern::{FlavorId, Names, ResourceId};
 use crate::spec::{Expression, FlavorSpec, Taint, TaintEffect};
 use crate::topology::request::Placement;
 use crate::topology::{
-    HOSTNAME, NodeSpec, NodeUsage, PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace,
+    HOSTNAME, LevelFits, NodeSpec, NodeUsage, PlacedPods, PlacementFailure, PlacementRequest, PodSetToPlace,
     RequestedLevel, SharedAssignment, SliceLayer, SliceMoves, Topologies, TopologyAssignment,
     TopologyRequest, TopologySpec,
 };
@@ -246,6 +246,15 @@ impl World {
     pub(super) fn fits(&mut self, hosts: &[(&str, i64)]) -> bool {
         let pods = self.resolve(hosts);
         self.usage.fits([&pods])
+    }
+
+    /// Where pods would fit, by level; at most so many domains of each are named.
+    pub(super) fn domain_fits(&self, pods: &Pods, most: usize) -> Vec<LevelFits> {
+        let mut names = self.names.clone();
+        let each = pods.per_pod.iter();
+        let per_pod: Vec<_> = each.map(|(name, amount)| (names.resource(&n(name)), *amount)).collect();
+        let set = PodSetToPlace::alone(&pods.spec, pods.request.as_ref(), &per_pod, pods.spec.count);
+        self.topologies.domain_fits(&self.usage, self.tas, &set, (&names, &self.config.gates), most)
     }
 
     /// Derived values are what they are derived from.

@@ -25,9 +25,9 @@ fn any_group(random: &mut Random) -> Vec<Pods> {
 }
 
 /// The same placement with nothing kept.
-fn afresh(world: &mut World, group: &[Pods], empty: bool) -> String {
+fn afresh(world: &mut World, group: &[Pods], empty: bool, lost: &[&str]) -> String {
     let kept = std::mem::take(&mut world.usage.kept);
-    let shown = show(&world.place_with(group, empty, &[], &[]));
+    let shown = show(&world.place_with(group, empty, &[], lost));
     world.usage.kept = kept;
     shown
 }
@@ -39,6 +39,7 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
         let mut world = world_of(&LEVELS);
         world.config.gates.tas_balanced_placement = random.one_in(2);
         world.config.gates.tas_respect_node_affinity_preferred = random.one_in(2);
+        world.config.gates.tas_profile_mixed = random.one_in(2);
         other_flavor(&mut world);
         let mut used = Vec::new();
         for _ in 0..60 {
@@ -51,7 +52,7 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
                     world.usage.remove(&used[0]);
                     let (group, empty) = (any_group(&mut random), random.one_in(4));
                     let placed = world.place_with(&group, empty, &[], &[]);
-                    assert_eq!(show(&placed), afresh(&mut world, &group, empty), "seed {seed}");
+                    assert_eq!(show(&placed), afresh(&mut world, &group, empty, &[]), "seed {seed}");
                     world.usage.rollback(&mark);
                 }
                 7 => {
@@ -82,8 +83,10 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
                 _ => {}
             }
             let (group, empty) = (any_group(&mut random), random.one_in(4));
-            let placed = world.place_with(&group, empty, &[], &[]);
-            assert_eq!(show(&placed), afresh(&mut world, &group, empty), "seed {seed}");
+            let lost = format!("n{}", random.below(12));
+            let lost: &[&str] = if random.one_in(3) { &[&lost] } else { &[] };
+            let placed = world.place_with(&group, empty, &[], lost);
+            assert_eq!(show(&placed), afresh(&mut world, &group, empty, lost), "seed {seed}");
             if let Ok(placed) = placed
                 && !empty
                 && random.one_in(2)
@@ -219,14 +222,14 @@ fn what_was_refused_is_not_searched_for_again_while_the_nodes_of_its_tree_are_as
 fn what_was_refused_is_searched_for_again_once_a_node_of_its_tree_comes_or_is_labelled() {
     let (mut world, set, refused) = refused();
     world.node(&node("b", "r7", "n7", &[("cpu", 1)]));
-    assert_eq!((world.put(&set), work(&world)), (refused.clone(), (2, 9)));
+    assert_eq!((world.put(&set), work(&world)), (refused.clone(), (2, 5)), "its rack is new, too");
     let mut tainted = node("b", "r7", "n7", &[("cpu", 1)]);
     tainted.taints = vec![taint("k", "v", TaintEffect::NoSchedule)];
     world.node(&tainted);
     assert!(world.put(&set).contains("taint \"k=v:NoSchedule\": 1"));
-    assert_eq!(work(&world), (3, 10), "one leaf is counted");
+    assert_eq!(work(&world), (3, 6), "one leaf is counted");
     world.topologies.remove_node(&mut world.usage, "n7");
-    assert_eq!((world.put(&set), work(&world)), (refused, (4, 14)));
+    assert_eq!((world.put(&set), work(&world)), (refused, (4, 7)), "and one near that is gone with its rack");
 }
 
 #[test]
@@ -291,6 +294,20 @@ fn a_node_that_joins_a_rack_or_leaves_it_is_the_one_leaf_that_is_counted_again()
 }
 
 #[test]
+fn racks_that_come_and_go_count_no_other_leaf_of_any_shape() {
+    let (mut world, set, refused) = refused();
+    for (block, rack) in [("a", "r0"), ("b", "r05"), ("b", "r9"), ("c", "r0")] {
+        let (searches, counted) = work(&world);
+        world.node(&node(block, rack, "n15", &[("cpu", 9)]));
+        let more = refused.replace("only 8", "only 9");
+        assert_eq!((world.put(&set), work(&world)), (more, (searches + 1, counted + 1)), "{block} {rack}");
+        world.topologies.remove_node(&mut world.usage, "n15");
+        assert_eq!(world.put(&set), refused);
+        assert!(work(&world).1 <= counted + 2, "{block} {rack}");
+    }
+}
+
+#[test]
 fn what_replaces_a_lost_node_counts_all_leaves_of_its_shape_once() {
     let mut world = world_of(&LEVELS);
     for at in 0..200 {
@@ -304,6 +321,104 @@ fn what_replaces_a_lost_node_counts_all_leaves_of_its_shape_once() {
         assert_eq!(show(&placed), if lost == "n0" { "n1=4 n2=4" } else { "n0=4 n2=4" });
     }
     assert_eq!(work(&world), (3, 200 + 2), "and the one that the search before it found");
+    let compared = world.usage.compared();
+    assert!(compared <= 40, "{compared} domains are compared, and a rack has ten");
+}
+
+/// A few racks, and a job of one of them that lost a node: what else it gets.
+fn replaced(random: &mut Random) -> Option<(String, String)> {
+    let mut world = world_of(&LEVELS);
+    let gates = &mut world.config.gates;
+    gates.tas_balanced_placement = random.one_in(2);
+    gates.tas_keep_whole_domains = random.one_in(2);
+    gates.tas_profile_mixed = random.one_in(2);
+    let mut nodes: Vec<NodeSpec> = Vec::new();
+    for at in 0..4 + random.below(12) {
+        let (block, rack) = (format!("b{}", random.below(2)), format!("r{}", random.below(2)));
+        nodes.push(node(&block, &rack, &format!("n{at}"), &[("cpu", 1 + random.below(4))]));
+    }
+    nodes.iter().for_each(|node| drop(world.node(node)));
+    let count = 2 * (1 + random.below(3));
+    let set = match random.below(3) {
+        0 => pods(count).required("rack"),
+        1 => pods(count).required("rack").slice(LEVELS[2], 2),
+        _ => pods(count).preferred("rack").slice("rack", count),
+    };
+    let placed = world.place(&set).ok()?.swap_remove(0);
+    world.usage.add(&placed.pods);
+    let hosts: Vec<(String, i64)> =
+        placed.assignment.domains.iter().map(|one| (one.values[0].to_string(), one.count)).collect();
+    let running: Vec<(&str, i64)> = hosts.iter().map(|(host, count)| (&**host, *count)).collect();
+    let set = [set.previous(&running)];
+    let found = show(&world.place_with(&set, false, &[], &[running[0].0]));
+    // The same where there is nothing but that rack, without the node.
+    let of = |name: &str| nodes.iter().find(|node| *node.name == *name).expect("it is there");
+    let home = of(running[0].0).labels[..2].to_vec();
+    for node in &nodes {
+        if node.labels[..2] != home[..] {
+            world.topologies.remove_node(&mut world.usage, &node.name);
+        }
+    }
+    let mut away = of(running[0].0).clone();
+    away.usable = false;
+    world.node(&away);
+    let alone = show(&world.place_with(&set, false, &[], &[running[0].0]));
+    let is_placed = |shown: &str| !shown.contains("topology");
+    assert_eq!(is_placed(&found), is_placed(&alone), "{found} / {alone}");
+    is_placed(&found).then_some((found, alone))
+}
+
+#[test]
+fn in_the_domain_of_a_lost_node_pods_go_where_they_would_if_there_were_no_other() {
+    let found: Vec<_> = (0..2_000).filter_map(|seed| replaced(&mut Random::new(seed))).collect();
+    assert!(found.len() > 300, "{}", found.len());
+    for (at, (found, alone)) in found.iter().enumerate() {
+        assert_eq!(found, alone, "{at}");
+    }
+}
+
+#[test]
+fn a_level_that_holds_too_little_is_not_looked_through_again_for_a_change_elsewhere() {
+    let mut world = world_of(&LEVELS);
+    for at in 0..200 {
+        world.node(&node("b", &format!("r{}", at / 10), &format!("n{at}"), &[("cpu", 4)]));
+    }
+    let mut away = node("b", "r0", "n0", &[("cpu", 4)]);
+    away.usable = false;
+    world.node(&away);
+    let set = pods(44).required("rack");
+    for _ in 0..2 {
+        assert!(world.put(&set).contains("only 40 out of 44"));
+        world.other("n199", 1, 1);
+        assert!(world.put(&set).contains("only 40 out of 44"));
+        world.other("n199", 0, 0);
+    }
+    let (before, counted) = (world.usage.compared(), work(&world).1);
+    for cpu in [2, 3, 5] {
+        world.node(&node("b", "r7", "n70", &[("cpu", cpu)]));
+        let most = 40.max(36 + cpu);
+        assert!(world.put(&set).contains(&format!("only {most} out of 44")), "{}", world.put(&set));
+    }
+    assert_eq!((world.usage.compared(), work(&world).1), (before, counted + 3));
+}
+
+#[test]
+fn pods_of_several_nodes_are_placed_without_a_look_at_all_nodes() {
+    for mixed in [false, true] {
+        let mut world = world_of(&LEVELS);
+        world.config.gates.tas_profile_mixed = mixed;
+        for at in 0..400 {
+            world.node(&node("b", &format!("r{}", at / 10), &format!("n{at}"), &[("cpu", 1 + at % 4)]));
+        }
+        let (mut compared, mut before) = (Vec::new(), 0);
+        for _ in 0..5 {
+            world.add(&pods(16).unconstrained());
+            compared.push(world.usage.compared() - before);
+            before = world.usage.compared();
+        }
+        assert!(compared[0] > 400, "nothing is known of the nodes: {compared:?}");
+        assert!(compared[2..].iter().all(|compared| *compared <= 2 * 16), "{compared:?}");
+    }
 }
 
 #[test]

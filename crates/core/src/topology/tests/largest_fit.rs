@@ -1,7 +1,8 @@
 //! How fragmented nodes are.
 
-use super::fixture::{LEVELS, World, node, pods, tas_flavor, world_of};
+use super::fixture::{LEVELS, Pods, World, node, pods, taint, tas_flavor, world_of};
 use crate::fixtures::n;
+use crate::spec::TaintEffect;
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -90,8 +91,8 @@ fn what_is_taken_beyond_what_is_there_counts_as_nothing_free() {
 #[test]
 fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
     let mut world = gpus([8, 4, 8, 8]);
-    let shape = |gpus: i64| vec![(n("cpu"), 1), (n(GPU), gpus)];
-    let all = world.topologies.domain_fits(&world.usage, world.tas, &world.names, &shape(4), 2);
+    let shape = |gpus: i64| pods(1).each(&[("cpu", 1), (GPU, gpus)]);
+    let all = world.domain_fits(&shape(4), 2);
     let shown: Vec<String> = all
         .iter()
         .map(|level| {
@@ -105,12 +106,68 @@ fn the_roomiest_domains_of_each_level_are_named_with_how_many_pods_fit_there() {
     );
     // What is taken is not free, and pods that ask for what no node offers fit nowhere.
     world.add(&pods(1).each(&[(GPU, 8)]).selector(&[("kubernetes.io/hostname", "c")]));
-    let racks = |shape: &[(crate::Name, i64)]| {
-        let all = world.topologies.domain_fits(&world.usage, world.tas, &world.names, shape, 9);
+    let racks = |shape: &Pods| {
+        let all = world.domain_fits(shape, 9);
         all[1].roomiest.iter().map(|(path, pods)| (path[1].to_string(), *pods)).collect::<Vec<_>>()
     };
     assert_eq!(racks(&shape(4)), [("r1".to_owned(), 3), ("r2".to_owned(), 2)]);
-    assert_eq!(racks(&[(n("example.com/none"), 1)]), [("r1".to_owned(), 0), ("r2".to_owned(), 0)]);
-    let other = world.names.flavor(&n("other"));
-    assert!(world.topologies.domain_fits(&world.usage, other, &world.names, &shape(1), 2).is_empty());
+    let none = pods(1).each(&[("example.com/none", 1)]);
+    assert_eq!(racks(&none), [("r1".to_owned(), 0), ("r2".to_owned(), 0)]);
+    world.tas = world.names.flavor(&n("other"));
+    assert!(world.domain_fits(&shape(1), 2).is_empty());
+}
+
+/// How many pods of a set fit into the racks r1 and r2, as far as they are named.
+fn in_racks(world: &World, set: &Pods) -> Vec<(String, i64)> {
+    let racks = world.domain_fits(set, 9).swap_remove(1);
+    assert_eq!(racks.pods, racks.roomiest.iter().map(|(_, pods)| pods).sum::<i64>());
+    let mut racks: Vec<_> = racks.roomiest.iter().map(|(path, pods)| (path[1].to_string(), *pods)).collect();
+    racks.sort();
+    racks
+}
+
+#[test]
+fn what_fits_is_counted_on_nodes_that_the_pods_select_and_whose_taints_they_tolerate() {
+    let mut world = gpus([8, 8, 4, 2]);
+    let mut away = node("b1", "r1", "a", &[("cpu", 64), (GPU, 8)]);
+    away.taints = vec![taint("maintenance", "", TaintEffect::NoSchedule)];
+    world.node(&away);
+    let set = || pods(4).required("rack").each(&[(GPU, 1)]);
+    let racks = |r1: i64, r2: i64| vec![("r1".to_owned(), r1), ("r2".to_owned(), r2)];
+    assert_eq!(in_racks(&world, &set()), racks(8, 6));
+    assert_eq!(in_racks(&world, &set().selector(&[("rack", "r2")])), racks(0, 6));
+    let mut not_ready = node("b1", "r1", "b", &[("cpu", 64), (GPU, 8)]);
+    not_ready.usable = false;
+    world.node(&not_ready);
+    assert_eq!(in_racks(&world, &set()), racks(0, 6));
+    assert_eq!(world.domain_fits(&set(), 1)[2].domains, 3, "what is not ready is no domain");
+}
+
+#[test]
+fn what_fits_is_counted_in_whole_slices() {
+    let world = gpus([3, 3, 3, 2]);
+    let set = |count: i64| pods(count).each(&[(GPU, 1)]).unconstrained();
+    assert_eq!(in_racks(&world, &set(8)), [("r1".to_owned(), 6), ("r2".to_owned(), 5)]);
+    let sliced = |size: i64| set(8).slice("rack", size);
+    assert_eq!(in_racks(&world, &sliced(4)), [("r1".to_owned(), 4), ("r2".to_owned(), 4)]);
+    assert_eq!(in_racks(&world, &sliced(6)), [("r1".to_owned(), 6), ("r2".to_owned(), 0)]);
+    assert_eq!(world.domain_fits(&sliced(6), 1)[0].pods, 6);
+    assert_eq!(world.domain_fits(&sliced(6), 1)[2].pods, 11, "a node holds parts of slices");
+    let layered = set(8).slice("rack", 4).slice(LEVELS[2], 2);
+    assert_eq!(in_racks(&world, &layered), [("r1".to_owned(), 4), ("r2".to_owned(), 4)]);
+    // Slices of a level that the topology has above that of the pods are none.
+    assert_eq!(in_racks(&world, &set(8).required("rack").slice("block", 4)), in_racks(&world, &set(8)));
+}
+
+#[test]
+fn a_node_that_plain_pods_do_not_tolerate_fits_none() {
+    let mut world = gpus([8, 8, 4, 2]);
+    let racks = |world: &World| fits(world, &[1])[1].clone();
+    let mut tainted = node("b1", "r1", "a", &[("cpu", 64), (GPU, 8)]);
+    tainted.taints = vec![taint(GPU, "present", TaintEffect::NoSchedule)];
+    world.node(&tainted);
+    assert_eq!(racks(&world), "rack: 1 -> 16", "pods tolerate the taint of what they request");
+    tainted.taints.push(taint("maintenance", "", TaintEffect::NoSchedule));
+    world.node(&tainted);
+    assert_eq!(racks(&world), "rack: 1 -> 8");
 }

@@ -189,6 +189,21 @@ fn no_node_gets_ranks_that_are_not_in_a_row() {
 }
 
 #[test]
+fn a_replacement_is_a_node_whose_ranks_are_in_a_row_if_there_is_one() {
+    let nodes = [("b", "a", "a0", 1), ("b", "a", "a1", 1), ("b", "a", "a2", 3), ("b", "a", "a3", 1)];
+    let set = pods(4).unconstrained().slice("rack", 2);
+    let running = [("a0", 1), ("a1", 1), ("a2", 2)];
+    let mut world = allowing(world(&nodes));
+    assert_eq!(moved(&mut world, &set, &running, "a0"), "a3=1 a1=1 a2=2");
+    // Without another one the pods run all the same.
+    world.other("a3", 1, 1);
+    assert_eq!(moved(&mut world, &set, &running, "a0"), "a1=1 a2=3");
+    world.slice_moves = SliceMoves::Off;
+    world.other("a3", 0, 0);
+    assert_eq!(moved(&mut world, &set, &running, "a0"), "a1=1 a2=3", "the tightest place");
+}
+
+#[test]
 fn pods_that_are_not_in_whole_slices_stay() {
     let set = pods(4).unconstrained().slice("rack", 2);
     let (_, slice) = lose(&mut racks(), &set, &[("a0", 1), ("b0", 1), ("a1", 1), ("b1", 1)], "a1");

@@ -122,8 +122,7 @@ fn any_pair(random: &mut Random) -> [Pods; 2] {
 /// What fits where, for all shapes.
 fn fits(world: &World) -> String {
     let (topologies, usage, names) = (&world.topologies, &world.usage, &world.names);
-    let per_pod = [(crate::fixtures::n("cpu"), 1)];
-    let domains = topologies.domain_fits(usage, world.tas, names, &per_pod, 3);
+    let domains = world.domain_fits(&pods(1), 3);
     format!("{domains:?} {:?}", topologies.largest_fits(usage, world.tas, names))
 }
 

@@ -17,17 +17,28 @@ function forHeat(domain, resource) {
   return { name: domain.name, ...amount, nodes: domain.nodes, healthy: domain.healthy, jobs, more: domain.more };
 }
 
-function fitTable(fits, levels) {
-  if (!Array.isArray(fits)) return el("p", null, "This page cannot show how large a job fits now: see the manager's dashboard or the metric sluice_topology_largest_fit.");
-  if (!fits.length) return el("p", null, "No node offers an extended resource, so it is not shown how large a job fits.");
+/** How many pods fit into one domain of each level: rows by what each pod takes. */
+function levelTable(caption, fits, levels, what) {
   const sizes = new Map();
   for (const fit of fits) {
-    const size = `${fit.perPod} ${fit.resource} of ${fit.flavor}`;
+    const size = `${what(fit)} of ${fit.flavor}`;
     if (!sizes.has(size)) sizes.set(size, new Map());
     sizes.get(size).set(fit.level, fit.pods);
   }
   const rows = [...sizes].slice(0, MOST_FITS).map(([size, pods]) => el("tr", null, el("th", { scope: "row" }, size), levels.map((level) => el("td", { class: "n" }, pods.get(level) ?? "–"))));
-  return el("table", null, el("caption", null, "Pods that fit into one domain now"), el("thead", null, el("tr", null, ["Each pod takes", ...levels.map(short)].map((title, at) => el("th", { scope: "col", class: at ? "n" : null }, title)))), el("tbody", null, rows));
+  return el("table", null, el("caption", null, caption), el("thead", null, el("tr", null, ["Each pod takes", ...levels.map(short)].map((title, at) => el("th", { scope: "col", class: at ? "n" : null }, title)))), el("tbody", null, rows));
+}
+
+/** The pods that wait, by their shape; nothing if none do, or if that is not known. */
+function shapeTable(shapes, levels) {
+  if (!Array.isArray(shapes) || !shapes.length) return null;
+  return levelTable("Waiting pods that fit into one domain now", shapes, levels, (fit) => fit.shape);
+}
+
+function fitTable(fits, levels) {
+  if (!Array.isArray(fits)) return el("p", null, "How large a job fits now is not known here: the manager's dashboard and its metric sluice_topology_largest_fit show it.");
+  if (!fits.length) return el("p", null, "No node offers an extended resource, so it is not shown how large a job fits.");
+  return levelTable("Pods that fit into one domain now", fits, levels, (fit) => `${fit.perPod} ${fit.resource}`);
 }
 
 /** Gives a choice these values. One that is open stays so where nothing is new. */
@@ -99,7 +110,8 @@ export function topologySection(host) {
     if (!all.length) return;
     if (!all.some((one) => one.name === chosen)) { chosen = all[0].name; path = []; offset = 0; }
     options(choose, all.map((one) => one.name), chosen);
-    renew(fits, el("div", null, fitTable(all.find((one) => one.name === chosen).fits, levels())));
+    const own = all.find((one) => one.name === chosen);
+    renew(fits, el("div", null, fitTable(own.fits, levels()), shapeTable(own.shapes, levels())));
     await load();
   };
 }

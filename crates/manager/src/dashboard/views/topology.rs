@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use sluice_engine::{LargestFit, Name, WorkloadKey};
+use sluice_engine::{LargestFit, LargestFits, Name, ShapeFit, WorkloadKey};
 
 use crate::dashboard::amounts::{Amounts, add, shown, units};
 use crate::dashboard::placed::{HOSTNAME, Placed};
@@ -15,8 +15,8 @@ use crate::dashboard::viewer::Viewer;
 /// Workloads of a domain that are named.
 const MOST_NAMED: usize = 20;
 
-/// For each flavor, how many pods of each size fit into one domain of each level now.
-pub type Fits = Vec<(Name, Vec<LargestFit>)>;
+/// For each flavor, how many pods of each size, and of each shape that waits, fit into one domain of each level now.
+pub type Fits = Vec<(Name, LargestFits)>;
 
 /// The contents of one domain.
 #[derive(Debug, Default)]
@@ -32,19 +32,33 @@ struct Domain<'a> {
 pub fn topologies(snapshot: &Snapshot, viewer: &Viewer, fits: Option<&Fits>) -> Value {
     let of = |(name, levels): (&Name, &std::sync::Arc<Vec<String>>)| {
         let flavors: Vec<&Name> = flavors(snapshot, name).map(|(flavor, _)| flavor).collect();
-        let fits = fits.map(|fits| {
-            let own = fits.iter().filter(|(flavor, _)| flavors.contains(&flavor));
-            own.flat_map(|(flavor, fits)| fits.iter().map(move |fit| self::fit(flavor, fit)))
-                .collect::<Vec<_>>()
+        let of_flavors = |fits: &Fits| -> Fits {
+            fits.iter().filter(|(flavor, _)| flavors.contains(&flavor)).cloned().collect()
+        };
+        let own = fits.map(of_flavors);
+        let sizes = own.as_ref().map(|own| {
+            let each =
+                own.iter().flat_map(|(flavor, fits)| fits.sizes.iter().map(move |fit| size(flavor, fit)));
+            each.collect::<Vec<_>>()
         });
-        json!({"name": name, "levels": **levels, "flavors": flavors, "fits": fits})
+        // What waits is of all namespaces.
+        let shapes = own.as_ref().filter(|_| viewer.all).map(|own| {
+            let each =
+                own.iter().flat_map(|(flavor, fits)| fits.shapes.iter().map(move |fit| shape(flavor, fit)));
+            each.collect::<Vec<_>>()
+        });
+        json!({"name": name, "levels": **levels, "flavors": flavors, "fits": sizes, "shapes": shapes})
     };
     let all: Vec<Value> = snapshot.topologies.iter().map(of).collect();
     json!({"topologies": all, "hidden": !viewer.nodes})
 }
 
-fn fit(flavor: &Name, fit: &LargestFit) -> Value {
+fn size(flavor: &Name, fit: &LargestFit) -> Value {
     json!({"flavor": flavor, "level": fit.level, "resource": fit.resource, "perPod": fit.per_pod, "pods": fit.pods})
+}
+
+fn shape(flavor: &Name, fit: &ShapeFit) -> Value {
+    json!({"flavor": flavor, "level": fit.level, "shape": fit.shape, "pods": fit.pods})
 }
 
 /// The flavors of a topology.
@@ -270,14 +284,20 @@ mod tests {
     fn topologies_have_their_flavors_and_what_fits() {
         let snapshot = store().snapshot().unwrap();
         let fit = LargestFit { level: "rack".into(), resource: "nvidia.com/gpu".into(), per_pod: 8, pods: 1 };
-        let fits = vec![("gpu".into(), vec![fit.clone()]), ("of-another".into(), vec![fit])];
+        let waits = ShapeFit { level: "rack".into(), shape: "cpu=4,memory=16Gi".to_owned(), pods: 3 };
+        let largest = LargestFits { sizes: vec![fit], shapes: vec![waits] };
+        let fits = vec![("gpu".into(), largest.clone()), ("of-another".into(), largest)];
         let all = topologies(&snapshot, &viewer(true), Some(&fits));
-        let fits =
+        let sizes =
             json!([{"flavor": "gpu", "level": "rack", "resource": "nvidia.com/gpu", "perPod": 8, "pods": 1}]);
         assert_eq!(
             (&all["topologies"][0]["flavors"], &all["topologies"][0]["fits"]),
-            (&json!(["gpu"]), &fits)
+            (&json!(["gpu"]), &sizes)
         );
+        let shapes = json!([{"flavor": "gpu", "level": "rack", "shape": "cpu=4,memory=16Gi", "pods": 3}]);
+        assert_eq!(all["topologies"][0]["shapes"], shapes);
+        let of_one = topologies(&snapshot, &viewer(false), Some(&fits));
+        assert_eq!(of_one["topologies"][0]["shapes"], Value::Null, "what waits elsewhere is of others");
         assert_eq!(topologies(&snapshot, &viewer(true), None)["topologies"][0]["fits"], Value::Null);
     }
 
