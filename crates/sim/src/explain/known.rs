@@ -5,6 +5,7 @@ use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_engine::{Account, Kind, ObjectRef};
 
+use super::advice::Advice;
 use super::finding::{Code, Help, State, condition};
 use super::view::View;
 use super::{
@@ -143,7 +144,7 @@ impl Question<'_> {
             lost.details.push(format!("it was not moved: {}", why.text));
             if let Some(barred) = &why.barred {
                 let help = format!("let its ClusterQueue take it again, so that it can move: {barred}");
-                lost.helps.push(Help::words(help));
+                lost.helps.push(Help::words(Advice::LetQueueTakeItBack, help));
                 let local = text(&workload["spec"]["queueName"]);
                 explained.findings.extend(queues::findings(view, &own.namespace, local, self.names()).0);
             }
