@@ -1,4 +1,5 @@
-//! How smooth a large page is, compared with the same page with little content on the same machine: no limit in seconds holds on every machine.
+//! How smooth a large page is, compared with the same page with little content on the same machine: no tight limit in seconds holds on every machine.
+//! A generous one is there, too, since a page may be slow with little content already.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
@@ -13,6 +14,10 @@ const FACTOR: f64 = 3.0;
 /// And each picture while it is scrolled. With little to do a picture still waits for the screen, on a fast and on a slow machine: on a slow one the
 /// factor is larger.
 const FACTOR_OF_SCROLLING: f64 = 8.0;
+/// The first picture, in milliseconds, on a slow machine that is busy with other things.
+const FIRST: f64 = 5_000.0;
+/// Two pictures while a table is scrolled there: 95 of 100, and the longest.
+const SCROLLING: [f64; 2] = [500.0, 2_000.0];
 /// The best of so many tries counts: other programs run on the machine, too.
 pub const TRIES: usize = 3;
 
@@ -27,6 +32,7 @@ impl Pace {
         for (much, little) in self.0.into_iter().zip(little.0) {
             assert!(much <= FACTOR_OF_SCROLLING * little, "{name}: {much} ms, and {little} ms with little");
         }
+        assert!(self.0.into_iter().zip(SCROLLING).all(|(much, most)| much <= most), "{name}: {self:?}");
     }
 }
 
@@ -48,7 +54,7 @@ pub fn is_painted_as_soon(much: &[f64], little: &[f64], name: &str) {
     let best = |tries: &[f64]| tries.iter().copied().fold(f64::INFINITY, f64::min);
     let (much, little) = (best(much), best(little));
     println!("{name}: first paint after {much} ms, with little after {little} ms");
-    assert!(much <= FACTOR * little, "{name}: {much} ms, and {little} ms with little");
+    assert!(much <= FACTOR * little && much <= FIRST, "{name}: {much} ms, and {little} ms with little");
 }
 
 /// All of the way is scrolled, with no more rows at any time than fit, none of them missing in a picture, and little work for each picture.
