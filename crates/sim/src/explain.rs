@@ -1,5 +1,6 @@
 //! Why a job waits, what would let it start, and when it will start: from the engine's own decision. Every remedy is tried in the engine.
 
+mod advice;
 mod barred;
 mod capacity;
 mod checks;
@@ -20,6 +21,7 @@ mod pods;
 mod preemption;
 mod question;
 mod queues;
+mod raised;
 mod refusals;
 mod refused;
 mod remedy;
@@ -27,6 +29,7 @@ mod started;
 mod subject;
 mod target;
 mod text;
+mod too_large;
 mod topology;
 mod unqueued;
 mod unread;
@@ -42,8 +45,9 @@ use crate::setup::prepare;
 use crate::simulation::Simulation;
 use facts::holds_quota;
 
+pub use advice::Advice;
 pub use barred::AsRead;
-pub use events::{Event, MOST_EVENTS, are_reported};
+pub use events::{Event, MOST_EVENTS, are_told, rank};
 pub use explained::Explained;
 pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;

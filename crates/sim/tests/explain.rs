@@ -242,10 +242,41 @@ fn what_can_never_start_says_so() {
         texts(&explained),
         [
             "needs 10 more cpu of flavor default as nominal quota of ClusterQueue cq",
-            "ask for at most 10 cpu for each of the 1 pod(s)",
+            "ask for at most 10 cpu for each of the 1 pod(s) (flavor default)",
         ]
     );
     assert_eq!(explained.forecast.as_ref().unwrap().starts, 0);
+}
+
+/// Priority classes of these names and values.
+fn classes(all: &[(&str, i64)]) -> String {
+    let one = |(name, value): &(&str, i64)| {
+        format!(
+            "---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n"
+        )
+    };
+    all.iter().map(one).collect()
+}
+
+#[test]
+fn the_lowest_priority_class_is_offered_with_which_a_job_starts() {
+    let first = job("first", 8, "sluice.dev/run-seconds: \"3610\"")
+        .replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: middle, ");
+    let jobs = format!("{first}{}", later("second", 4));
+    let offered = |more: &[(&str, i64)]| {
+        let explained =
+            explain(&format!("{}{}{jobs}", classes(&[("low", 10), ("middle", 50)]), classes(more)), "second");
+        let of = |r: &&sluice_sim::explain::Remedy| r.text.contains("WorkloadPriorityClass");
+        explained.remedies.iter().filter(of).map(|r| (r.text.clone(), r.preempts.clone())).collect::<Vec<_>>()
+    };
+    let with = |class: &str| {
+        vec![(format!("starts now with the WorkloadPriorityClass {class}"), vec!["a/first".to_owned()])]
+    };
+    // The next higher one preempts nothing.
+    assert_eq!(offered(&[]), with("urgent"));
+    // Of many the lowest that is high enough; of two of one value the first by name.
+    let many = [("h", 51), ("g", 51), ("a", 20), ("b", 30), ("c", 40), ("d", 60), ("e", 70), ("f", 80)];
+    assert_eq!(offered(&many), with("g"));
 }
 
 #[test]

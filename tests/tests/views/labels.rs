@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use serde_json::Value;
-use sluice_testkit::assets;
+use sluice_testkit::assets::{self, Tool};
+use sluice_testkit::chart;
 
 use super::prometheus::{queries, rendered};
 
@@ -148,4 +150,33 @@ fn every_alert_names_a_page_that_there_is() {
         assert_eq!(annotations["runbook_url"], url);
     }
     assert_eq!(count, 6);
+}
+
+/// What helm says once the chart is installed with these values; nothing is installed.
+fn notes(values: &[&str]) -> String {
+    let mut command = Command::new(assets::path(Tool::Helm).unwrap());
+    command.args(["install", "sluice", "--dry-run=client", "--namespace", chart::NAMESPACE]);
+    command.arg(assets::workspace().join("charts/sluice")).env("KUBECONFIG", "/dev/null");
+    for value in values {
+        command.args(["--set", value]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_once("\nNOTES:\n").map(|(_, notes)| notes.to_owned()).unwrap()
+}
+
+/// The book is served by nobody but the one who installs the chart.
+#[test]
+fn alerts_link_to_no_address_until_one_is_given_and_the_notes_say_so() {
+    let groups = rendered(&[])["PrometheusRule"][0]["spec"]["groups"].clone();
+    let rules = groups.as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let alerts: Vec<_> = rules.filter(|rule| rule["alert"].is_string()).collect();
+    assert!(alerts.iter().all(|alert| alert["annotations"]["runbook_url"].is_null()), "{alerts:?}");
+    assert!(alerts.iter().all(|alert| alert["annotations"]["runbook"].is_string()), "{alerts:?}");
+    let step = "set metrics.prometheusRule.runbookUrl to its address";
+    let (rules, url) =
+        ("metrics.prometheusRule.enabled=true", "metrics.prometheusRule.runbookUrl=https://docs.example.com");
+    assert!(notes(&[rules]).contains(step));
+    assert!(!notes(&[rules, url]).contains(step) && !notes(&[]).contains(step));
 }

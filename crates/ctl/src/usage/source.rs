@@ -301,6 +301,18 @@ mod tests {
         assert!(files(&[empty.path().join("none")], &mut |_| ()).is_err());
     }
 
+    #[tokio::test]
+    async fn a_line_of_a_later_version_is_left_out() {
+        let known = line("01:00", "u", "\"what\":\"QuotaReserved\"");
+        let unheard = line("02:00", "u", "\"what\":\"Unheard\"");
+        let other = "{\"at\":\"2026-01-01T03:00:00Z\",\"unheard\":{}}";
+        let page = format!("{{\"metadata\":{{}},\"lines\":[{known},{unheard},{other}]}}");
+        let ask = async |_: String| -> anyhow::Result<Value> { Ok(serde_json::from_str(&page)?) };
+        let mut taken = Vec::new();
+        pages(&ask, "/journal", Timestamp::UNIX_EPOCH, &mut |line| taken.push(line)).await.unwrap();
+        assert_eq!(taken.len(), 1, "{taken:?}");
+    }
+
     const UNTIL: &str = "2026-01-03T00:00:00Z";
 
     fn line(time: &str, uid: &str, event: &str) -> String {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sluice_api::conditions::{WorkloadCondition, reason};
 use sluice_engine::{Name, WorkloadKey};
+use sluice_sim::explain::rank;
 
 use super::rows::{Fact, WorkloadRow};
 
@@ -42,25 +43,6 @@ pub fn word(fact: &Fact) -> Option<&'static str> {
         WorkloadCondition::Evicted => "evicted",
         _ => return None,
     })
-}
-
-/// The order of what happened in one second, in the words of a life: times of conditions are whole seconds. `evicted`: so was it in that second.
-pub fn rank(what: &str, evicted: bool) -> u8 {
-    match what {
-        "queued" | "pending" => 0,
-        "waiting" if !evicted => 1,
-        "reserved" => 2,
-        check if check.starts_with("check") => 3,
-        "admitted" => 4,
-        "started" => 5,
-        "DeactivationTarget" => 6,
-        "preempted" | "Preempted" | "evicted" | "hotswap" => 7,
-        "podsNotReady" => 8,
-        "waiting" => 9,
-        "finished" => 11,
-        // That it may be queued again, for example.
-        _ => 10,
-    }
 }
 
 /// The latest, by time and arrival.

@@ -184,7 +184,7 @@ impl Source for InManager {
 
     fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin> {
         let configuration = self.configuration.clone();
-        Box::pin(begin(&self.client, configuration, extent, (false, bytes)))
+        Box::pin(begin(&self.client, (configuration, false), extent, (false, bytes)))
     }
 }
 
@@ -247,9 +247,10 @@ fn is_forbidden(error: &kube::Error) -> bool {
 }
 
 /// Reads the objects that a simulation begins with, in at most this number of bytes. A manager has no right to read objects whose pods are the jobs.
+/// With the configuration comes whether it is an assumption.
 pub(super) async fn begin(
     client: &Client,
-    configuration: Configuration,
+    (configuration, assumed): (Configuration, bool),
     extent: Extent<'_>,
     (any, most): (bool, usize),
 ) -> Result<Begin, Refusal> {
@@ -264,7 +265,7 @@ pub(super) async fn begin(
         part.unread.map_or(Ok(part.found.into()), Err)
     };
     match tokio::time::timeout(READING, live::read(extent, &kinds, list)).await {
-        Ok(Ok(live)) => Ok(Begin { live, configuration, left: budget.left() }),
+        Ok(Ok(live)) => Ok(Begin { live, configuration, assumed, left: budget.left() }),
         Ok(Err(Unread::Api { path, source })) if is_forbidden(&source) => {
             Err(Refusal::Forbidden(format!("a simulation needs the right to list {path}")))
         }

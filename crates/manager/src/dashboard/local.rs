@@ -1,6 +1,7 @@
 //! `sluice dashboard`: the same pages on a laptop, from what the kubeconfig's user may read.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::Value;
+use sluice_api::config::Configuration;
 use sluice_api::names::dns1123_subdomain_error;
 use sluice_api::slim;
 use sluice_api::visibility::{MAX_LIMIT, PendingWorkload, PendingWorkloadsSummary};
 use sluice_client::error_chain::Chain;
+use sluice_client::settings::{self, SettingsError};
 use sluice_engine::WorkloadKey;
 use sluice_sim::Options;
 use sluice_sim::live::Extent;
@@ -63,6 +66,12 @@ pub struct DashboardArgs {
     /// Do not open a browser
     #[arg(long)]
     pub no_open: bool,
+    /// Configuration file of the manager, for simulations; without one, they use the defaults with every framework on, and say so
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Feature gates, as given to the manager: A=true,B=false; not together with featureGates in the file
+    #[arg(long, value_name = "GATES")]
+    pub feature_gates: Option<String>,
 }
 
 /// The user who has the key.
@@ -95,6 +104,8 @@ impl Callers for Owner {
 struct Laptop {
     client: Client,
     polled: Arc<Polled>,
+    /// What simulations take for the manager's configuration, and whether it is an assumption.
+    configuration: (Configuration, bool),
     memory: Memory,
     orders: Lately<String, Order>,
 }
@@ -110,9 +121,18 @@ async fn waiting(client: &Client, queue: &str) -> Result<Vec<(usize, WorkloadKey
     Ok(summary.items.into_iter().filter_map(place).collect())
 }
 
+/// The manager's configuration as the arguments say it, and whether it is an assumption. The kinds that a file declares are known from then on.
+fn configured(args: &DashboardArgs) -> Result<(Configuration, bool), SettingsError> {
+    let environment = settings::environment(args.feature_gates.clone());
+    let (configuration, _) = settings::load(args.config.as_deref(), &environment)?;
+    let assumed = args.config.is_none();
+    Ok((if assumed { Options::with_every_kind(configuration) } else { configuration }, assumed))
+}
+
 impl Laptop {
-    fn new(client: Client, polled: Arc<Polled>) -> Self {
-        Self { client, polled, memory: Memory::default(), orders: Lately::new(MOMENT, 2 * MOST_ORDERS) }
+    fn new(client: Client, polled: Arc<Polled>, configuration: (Configuration, bool)) -> Self {
+        let orders = Lately::new(MOMENT, 2 * MOST_ORDERS);
+        Self { client, polled, configuration, memory: Memory::default(), orders }
     }
 
     /// The part of a ClusterQueue's order that its LocalQueues give which the user may read; nothing if the user may read none of them.
@@ -190,20 +210,21 @@ impl Source for Laptop {
     }
 
     fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin> {
-        Box::pin(begin(&self.client, Options::default_configuration(), extent, (true, bytes)))
+        Box::pin(begin(&self.client, self.configuration.clone(), extent, (true, bytes)))
     }
 }
 
 /// Serves until a signal. `say` prints a line.
 ///
 /// # Errors
-/// When the port is taken, or the cluster cannot be read at the beginning.
+/// When the configuration file cannot be read or is wrong, the port is taken, or the cluster cannot be read at the beginning.
 pub async fn run(
     args: &DashboardArgs,
     client: Client,
     namespace: String,
     say: impl Fn(&str) -> io::Result<()>,
 ) -> anyhow::Result<u8> {
+    let configuration = configured(args)?;
     let mut signals = Signals::new()?;
     let listener = TcpListener::bind(("127.0.0.1", args.port)).await;
     let listener = listener.with_context(|| format!("listening on 127.0.0.1:{}", args.port))?;
@@ -213,7 +234,7 @@ pub async fn run(
     let polled = Arc::new(Polled::new(client.clone(), namespace, Arc::clone(&store)));
     let pause = polled.round().await.context("reading the cluster")?;
     let callers = Arc::new(Owner { key: key.clone(), polled: Arc::clone(&polled) });
-    let source = Arc::new(Laptop::new(client, Arc::clone(&polled)));
+    let source = Arc::new(Laptop::new(client, Arc::clone(&polled), configuration));
     let hosts = ["127.0.0.1", "localhost"].map(|host| format!("{host}:{port}"));
     let dashboard = Dashboard::new(store, callers, source, STREAMS).only_for(hosts.into());
     let url = format!("http://127.0.0.1:{port}/#key={key}");
@@ -320,7 +341,32 @@ mod tests {
             store.note(&Input::Applied(local_queue(namespace, name, target)));
         }
         store.fresh();
-        Laptop::new(client, polled)
+        Laptop::new(client, polled, configured(&DashboardArgs::default()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_configuration_of_the_file_is_simulated_and_without_one_it_is_said_to_be_the_default() {
+        let client = client(|_: Method, _: Uri, _: Bytes| async { found(&json!({"items": []})) });
+        let store = Arc::<Store>::default();
+        let polled = Arc::new(Polled::new(client.clone(), "a".to_owned(), store));
+        let begun = async |args: &DashboardArgs| {
+            let laptop = Laptop::new(client.clone(), Arc::clone(&polled), configured(args).unwrap());
+            let begin = laptop.begin(Extent::All, 1 << 20).await.ok().unwrap();
+            (begin.configuration, begin.assumed)
+        };
+        let (configuration, assumed) = begun(&DashboardArgs::default()).await;
+        assert!(assumed && !configuration.manage_jobs_without_queue_name);
+        assert_eq!(configuration.job_kinds(), Options::default_configuration().job_kinds());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true\n\
+                    integrations: {frameworks: [batch/job]}\n";
+        std::fs::write(file.path(), text).unwrap();
+        let named = DashboardArgs { config: Some(file.path().to_owned()), ..DashboardArgs::default() };
+        let (configuration, assumed) = begun(&named).await;
+        assert!(!assumed && configuration.manage_jobs_without_queue_name);
+        assert_ne!(configuration.job_kinds(), Options::default_configuration().job_kinds());
+        let missing = DashboardArgs { config: Some("/none/at/all".into()), ..DashboardArgs::default() };
+        assert!(configured(&missing).unwrap_err().to_string().contains("/none/at/all"));
     }
 
     fn known(order: Order) -> Option<Vec<(usize, String)>> {

@@ -40,6 +40,8 @@ pub struct Begin {
     pub live: Live,
     /// The manager's configuration.
     pub configuration: Configuration,
+    /// Whether that is not known, and the default one is simulated.
+    pub assumed: bool,
     /// How many more bytes the documents may take, of the memory reserved for them.
     pub left: usize,
 }

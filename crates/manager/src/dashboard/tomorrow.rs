@@ -94,6 +94,8 @@ struct Answer {
     refused: Value,
     /// How many objects cannot be simulated.
     not_played: usize,
+    /// Whether the manager's configuration is not known, and the default one is simulated.
+    default_configuration: bool,
 }
 
 /// Makes simulations.
@@ -299,7 +301,7 @@ fn read(
 
 /// The objects and options at the start of a simulation.
 fn world((begin, cancel): (Begin, Cancel), until: Option<SignedDuration>) -> (Manifests, Options) {
-    let Begin { live, configuration, left } = begin;
+    let Begin { live, configuration, left, .. } = begin;
     let start = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
     let pod_memory = Some(PodMemory { most: left, weight });
     let options = Options { start, until, cancel, pod_memory, ..Options::new(configuration) };
@@ -313,7 +315,7 @@ fn simulated(
     (viewer, snapshot): (&Viewer, Option<&Snapshot>),
     pace: &Pace,
 ) -> Result<String, Refusal> {
-    let (since, left) = (Instant::now(), begin.0.left);
+    let (since, left, assumed) = (Instant::now(), begin.0.left, begin.0.assumed);
     let (mut manifests, mut options) = world(begin, Some(lasts));
     let candidates = refused::candidates(&manifests, options.start);
     // Only one simulation's documents are in memory at a time: the rest waits as text.
@@ -368,7 +370,8 @@ fn simulated(
         changed = Some(report(&other));
     }
     let refused = refused::reported(&refused, viewer);
-    let answer = Answer { base: report(&base), changed, difference, refused, not_played };
+    let base = report(&base);
+    let answer = Answer { base, changed, difference, refused, not_played, default_configuration: assumed };
     serde_json::to_string(&answer).map_err(|error| {
         let why = "the answer could not be made".to_owned();
         error!(%error, "{why}");

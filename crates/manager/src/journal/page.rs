@@ -234,7 +234,10 @@ mod tests {
     fn broken_and_half_lines_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let long = "x".repeat(MOST_LINE + 10);
-        let text = format!("{}not json\n{long}\n\n{}{}", line(1, 1), line(2, 2), &line(3, 3)[..10]);
+        // Of a later version.
+        let later = "{\"at\":\"2026-01-01T00:00:00Z\",\"unheard\":1}\n{\"at\":\"2026-01-01T00:00:00Z\",\"namespace\":\"a\",\
+                     \"workload\":\"w\",\"uid\":\"u\",\"what\":\"Unheard\"}\n";
+        let text = format!("{}not json\n{long}\n\n{later}{}{}", line(1, 1), line(2, 2), &line(3, 3)[..10]);
         std::fs::write(folder.path().join("a.00000000.jsonl"), text).unwrap();
         assert_eq!(all(&Reader::new(folder.path()), 0, 100), [1, 2]);
     }

@@ -9,6 +9,7 @@ use sluice_core::{Amount, Name};
 use sluice_engine::Kind;
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::finding::{Code, Finding, Help, condition};
 use super::pods::is_own;
 use super::queues::{labels, shown};
@@ -120,7 +121,8 @@ fn with_helps(finding: Finding, view: &View<'_>, flavor: &str) -> Finding {
          ({})",
         shown(&labels)
     );
-    finding.with(Help::words(add)).with(Help::words("wait until other workloads on these nodes have ended"))
+    let wait = Help::words(Advice::AwaitRoom, "wait until other workloads on these nodes have ended");
+    finding.with(Help::words(Advice::RepairNodes, add)).with(wait)
 }
 
 enum Since<'a> {

@@ -5,6 +5,7 @@ use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::finding::{Check, Code, Finding, Help, State};
 use super::view::View;
 use crate::duration::show;
@@ -81,14 +82,20 @@ fn about(code: Code, check: &Check, what: &str) -> Finding {
 
 fn waits_for(check: &Check) -> Finding {
     let what = format!("it has quota, and the admission check {} is {}", check.name, check.state);
+    let name = &check.name;
     let help = match &check.controller {
-        Some(controller) => format!(
-            "wait for the controller {controller} to set the check {} to Ready; if it does not, look at its logs",
-            check.name
+        Some(controller) => Help::words(
+            Advice::AwaitCheck,
+            format!(
+                "wait for the controller {controller} to set the check {name} to Ready; if it does not, look at its logs"
+            ),
         ),
-        None => format!("create the AdmissionCheck {} again, or take it out of the ClusterQueue", check.name),
+        None => Help::words(
+            Advice::CreateCheck,
+            format!("create the AdmissionCheck {name} again, or take it out of the ClusterQueue"),
+        ),
     };
-    about(Code::CheckPending, check, &what).with(Help::words(help))
+    about(Code::CheckPending, check, &what).with(help)
 }
 
 fn retry(check: &Check, state: State, requeue: &Value, now: Timestamp) -> Finding {
@@ -107,7 +114,7 @@ fn retry(check: &Check, state: State, requeue: &Value, now: Timestamp) -> Findin
         _ => format!("it gives its quota back once its pods are gone, and is queued again {when}"),
     };
     let help = format!("wait: {then}; its checks start again when it next gets quota");
-    about(Code::CheckRetry, check, &what).detail(then).with(Help::words(help))
+    about(Code::CheckRetry, check, &what).detail(then).with(Help::words(Advice::AwaitRetry, help))
 }
 
 fn rejected(check: &Check, workload: &Value, state: State) -> Finding {
@@ -122,5 +129,5 @@ fn rejected(check: &Check, workload: &Value, state: State) -> Finding {
         "correct what the check {} reports, and activate the Workload then: its checks start again when it next gets quota",
         check.name
     );
-    about(Code::CheckRejected, check, &what).detail(then).with(Help::words(help))
+    about(Code::CheckRejected, check, &what).detail(then).with(Help::words(Advice::CorrectCheck, help))
 }

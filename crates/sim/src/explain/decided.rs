@@ -4,6 +4,7 @@ use serde_json::Value;
 use sluice_core::{Detail, Reason, Unadmitted};
 use sluice_engine::{Account, Kind};
 
+use super::advice::Advice;
 use super::capacity::Around;
 use super::checks;
 use super::finding::{Code, Finding, Help, condition, holds};
@@ -43,14 +44,16 @@ impl Question<'_> {
             | Detail::QueueInactive(_)
             | Detail::QueueMissing(_) => found.push(tried_again(
                 decision,
+                Advice::AwaitChange,
                 "wait: something that it depends on has changed since, and it is tried again; if it stays so, see the condition \
                  Active of its ClusterQueue",
             )),
             Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit => {
-                found.push(tried_again(decision, "wait: it is tried again in the next cycle"));
+                found.push(tried_again(decision, Advice::AwaitCycle, "wait: it is tried again in the next cycle"));
             }
             Detail::Bypassed => found.push(tried_again(
                 decision,
+                Advice::AwaitEquivalent,
                 "wait: it is tried again when what the equivalent Workload lacks may have become free",
             )),
         }
@@ -72,7 +75,8 @@ impl Question<'_> {
             unready.take(MOST_LISTED).map(|(r, _)| self.shown(&r.namespace, &r.name)).collect();
         let text = "nothing is admitted until all pods of what was admitted are ready (waitForPodsReady.blockAdmission)";
         let help = "wait until their pods are ready; if that takes long, ask why they are not";
-        let mut finding = Finding::new(Code::WaitingForPodsReady, text).with(Help::words(help));
+        let mut finding =
+            Finding::new(Code::WaitingForPodsReady, text).with(Help::words(Advice::AwaitPodsReady, help));
         finding.details = names;
         finding
     }
@@ -99,7 +103,8 @@ impl Question<'_> {
         let text =
             format!("{} workload(s) are being stopped to make room for it", pending.max(names.len()).max(1));
         let help = "wait until their pods are gone; if that takes long, look for pods that do not end";
-        let mut finding = Finding::new(Code::PreemptionPending, text).with(Help::words(help));
+        let mut finding =
+            Finding::new(Code::PreemptionPending, text).with(Help::words(Advice::AwaitVictims, help));
         finding.details = names;
         Some(finding)
     }
@@ -141,7 +146,7 @@ pub(super) fn refuses(reason: &str, message: &str) -> bool {
 pub(super) fn refused(reason: &str, message: &str) -> Finding {
     let text = format!("the manager refuses it ({reason}): {message}");
     let help = "wait until the manager has tried it again, or change what its message names";
-    Finding::new(Code::Refused, text).with(Help::words(help))
+    Finding::new(Code::Refused, text).with(Help::words(Advice::FollowManager, help))
 }
 
 fn held_back(decision: &Unadmitted) -> Finding {
@@ -152,19 +157,19 @@ fn held_back(decision: &Unadmitted) -> Finding {
     };
     let help = "wait until quota is free without a preemption, or let the two differ in priority, or change the policy of \
                 preemption of their queues: after any such change it is tried again";
-    Finding::new(Code::PreemptionHeldBack, text).with(Help::words(help))
+    Finding::new(Code::PreemptionHeldBack, text).with(Help::words(Advice::EndPreemptionLoop, help))
 }
 
 fn misconfigured(message: &str) -> Finding {
     let text = format!("it cannot be admitted as it is: {message}");
     let help =
         "change the requests and limits of the pods, or the LimitRange of the namespace, as the message says";
-    Finding::new(Code::Misconfigured, text).with(Help::words(help))
+    Finding::new(Code::Misconfigured, text).with(Help::words(Advice::CorrectRequests, help))
 }
 
-fn tried_again(decision: &Unadmitted, help: &str) -> Finding {
+fn tried_again(decision: &Unadmitted, advice: Advice, help: &str) -> Finding {
     let text = format!("when it was last tried: {}", decision.message());
-    Finding::new(Code::TriedAgain, text).with(Help::words(help))
+    Finding::new(Code::TriedAgain, text).with(Help::words(advice, help))
 }
 
 pub(super) fn pod_set<'a>(workload: &'a Value, name: &str) -> &'a Value {

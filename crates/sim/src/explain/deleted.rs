@@ -6,6 +6,7 @@ use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::finding::{Code, Finding, Help};
 use super::view::View;
 use crate::json::text;
@@ -17,19 +18,18 @@ pub(super) fn is(object: &Value) -> bool {
 
 /// The finding that a Workload or its job is being deleted.
 pub(super) fn own(object: &Value) -> Option<Finding> {
-    let help =
-        "the programs that set these finalizers must remove them. Until then it exists, but does not start";
-    finding(Code::BeingDeleted, object, "", help)
+    let help = "the programs that set these finalizers must remove them: until then it exists, and nothing of it is started";
+    finding(Code::BeingDeleted, object, "", (Advice::AwaitFinalizers, help))
 }
 
-fn finding(code: Code, object: &Value, more: &str, help: &str) -> Option<Finding> {
+fn finding(code: Code, object: &Value, more: &str, (advice, help): (Advice, &str)) -> Option<Finding> {
     if !is(object) {
         return None;
     }
     let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
     let since = text(&object["metadata"]["deletionTimestamp"]);
     let finding = Finding::new(code, format!("the {kind} {name} is being deleted since {since}{more}"));
-    Some(finding.detail(held(object)).with(Help::words(help)))
+    Some(finding.detail(held(object)).with(Help::words(advice, help)))
 }
 
 /// The finalizers of an object; a Namespace has them in its spec, too.
@@ -50,10 +50,11 @@ fn held(object: &Value) -> String {
 pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Option<&Value>) -> Vec<Finding> {
     let mut found = Vec::new();
     let none = ": nothing is admitted through it";
-    let other = "name another queue, or create it again once it is gone";
+    let other = (Advice::UseOtherQueue, "name another queue, or make it anew once it is gone");
     if let Some(object) = view.cluster(Kind::Namespace, namespace) {
-        let more = ": no new pods can be created in it";
-        found.extend(finding(Code::NamespaceTerminating, object, more, "use another namespace"));
+        let more = ": no pods are made in it any more";
+        let help = (Advice::UseOtherNamespace, "use another namespace");
+        found.extend(finding(Code::NamespaceTerminating, object, more, help));
     }
     found.extend(finding(Code::LocalQueueTerminating, local, none, other));
     let Some(queue) = queue else { return found };
@@ -61,12 +62,12 @@ pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Opt
     let goes_on = ": it counts until it is gone";
     for flavor in flavors(queue).iter().filter_map(|name| view.cluster(Kind::ResourceFlavor, name)) {
         let help = "name another flavor in the ClusterQueue: once this one is gone, the queue is not active";
-        found.extend(finding(Code::FlavorTerminating, flavor, goes_on, help));
+        found.extend(finding(Code::FlavorTerminating, flavor, goes_on, (Advice::UseOtherFlavor, help)));
     }
     for cohort in cohorts(view, text(&queue["spec"]["cohortName"])) {
         let help =
-            "name another Cohort, or create it again: once it is gone, its own quota and its parent are gone";
-        found.extend(finding(Code::CohortTerminating, cohort, goes_on, help));
+            "name another Cohort, or make it anew: once it is gone, its own quota and its parent are gone";
+        found.extend(finding(Code::CohortTerminating, cohort, goes_on, (Advice::UseOtherCohort, help)));
     }
     found
 }

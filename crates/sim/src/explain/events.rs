@@ -94,15 +94,84 @@ impl Event {
     }
 }
 
-/// Lines about what the conditions do not say, each with its time. Names of other namespaces are left out unless `all` of them may be shown.
-pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<(Timestamp, String)> {
+/// Something that happened, in a line.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub at: Timestamp,
+    /// In the words of a life; empty if it has none.
+    word: &'static str,
+    pub line: String,
+}
+
+impl Told {
+    /// Of a condition.
+    pub fn condition(condition: &Condition) -> Self {
+        let (at, kind, status) = (condition.last_transition_time.0, &condition.type_, &condition.status);
+        let line = format!("{at} {kind}={status} {}: {}", condition.reason, condition.message);
+        Self { at, word: word(kind, status), line }
+    }
+
+    fn event(event: &Event) -> Self {
+        let of_check = event.reason.starts_with("AdmissionCheck");
+        let of_condition = || event.condition().map_or("", |(kind, status)| word(kind, status));
+        Self { at: event.at, word: if of_check { "check" } else { of_condition() }, line: event.line() }
+    }
+
+    /// In the order of a life: conditions have whole seconds, events parts of them.
+    pub fn in_order(all: &mut [Self]) {
+        let evictions = all.iter().filter(|told| ["evicted", "Preempted"].contains(&told.word));
+        let evictions: Vec<i64> = evictions.map(|told| told.at.as_second()).collect();
+        all.sort_by_key(|told| {
+            let second = told.at.as_second();
+            (second, rank(told.word, evictions.contains(&second)), told.at)
+        });
+    }
+}
+
+/// The word for a condition with this status.
+fn word(kind: &str, status: &str) -> &'static str {
+    match (kind, status) {
+        ("QuotaReserved", "True") => "reserved",
+        ("QuotaReserved", "False") => "waiting",
+        ("Admitted", "True") => "admitted",
+        ("PodsReady", "True") => "started",
+        ("PodsReady", "False") => "podsNotReady",
+        ("DeactivationTarget", "True") => "DeactivationTarget",
+        ("Preempted", "True") => "Preempted",
+        ("Evicted", "True") => "evicted",
+        ("Finished", "True") => "finished",
+        _ => "",
+    }
+}
+
+/// The order of what happened in one second, in the words of a life: times of conditions are whole seconds. `evicted`: so was it in that second.
+pub fn rank(what: &str, evicted: bool) -> u8 {
+    match what {
+        "queued" | "pending" => 0,
+        "waiting" if !evicted => 1,
+        "reserved" => 2,
+        check if check.starts_with("check") => 3,
+        "admitted" => 4,
+        "started" => 5,
+        "DeactivationTarget" => 6,
+        "preempted" | "Preempted" | "evicted" | "hotswap" => 7,
+        "podsNotReady" => 8,
+        "waiting" => 9,
+        "finished" => 11,
+        // That it may be queued again, for example.
+        _ => 10,
+    }
+}
+
+/// What the conditions do not say. Names of other namespaces are left out unless `all` of them may be shown.
+pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<Told> {
     let all_events = Event::all(events);
     let said = all_events.iter().map(|event| (event.condition(), event.at)).collect::<Vec<_>>();
     let known = conditions.iter().map(|c| (Some((&*c.type_, &*c.status)), c.last_transition_time.0));
     let reported = are_reported(&said, &known.collect::<Vec<_>>(), |what| *what == Some(WAITS));
     let shown = |event: &Event| all || event.reason != NAMES_OTHERS;
-    let left = all_events.iter().zip(reported).filter(|(event, reported)| !reported && shown(event));
-    left.map(|(event, _)| (event.at, event.line())).collect()
+    let left = all_events.iter().zip(told).filter(|(event, told)| !told && shown(event));
+    left.map(|(event, _)| Told::event(event)).collect()
 }
 
 /// Whether each event, oldest first, says what is `known` with its time: with the same words, nearest in time, and at most five seconds away. What is
@@ -149,7 +218,7 @@ mod tests {
         }))
         .unwrap();
         let said = |all| -> Vec<String> {
-            lines(&events, std::slice::from_ref(&condition), all).into_iter().map(|(_, line)| line).collect()
+            lines(&events, std::slice::from_ref(&condition), all).into_iter().map(|told| told.line).collect()
         };
         let own = [
             "2026-01-01T00:10:00Z WaitingForQuota (3 times): about WaitingForQuota",
@@ -158,6 +227,33 @@ mod tests {
         ];
         assert_eq!(said(false), own);
         assert_eq!(said(true)[1], "2026-01-01T00:19:00Z PreemptedWorkload: about PreemptedWorkload");
+    }
+
+    #[test]
+    fn what_happened_in_one_second_is_in_the_order_of_a_life() {
+        let event = |reason: &str, part: &str| json!({"reason": reason, "message": "", "eventTime": format!("2026-01-01T00:00:09.{part}Z")});
+        let events =
+            [event("Admitted", "1"), event("AdmissionCheckUpdated", "2"), event("QuotaReserved", "3")];
+        let condition = |kind: &str, status: &str| -> Condition {
+            let at = "2026-01-01T00:00:20Z";
+            let condition = json!({"type": kind, "status": status, "reason": "", "message": "", "lastTransitionTime": at});
+            serde_json::from_value(condition).unwrap()
+        };
+        let conditions = [("QuotaReserved", "False"), ("PodsReady", "False"), ("Evicted", "True")];
+        let conditions = conditions.map(|(kind, status)| condition(kind, status));
+        let mut all = lines(&events, &conditions, true);
+        all.extend(conditions.iter().map(Told::condition));
+        Told::in_order(&mut all);
+        let said: Vec<_> = all.iter().filter_map(|told| told.line.split(' ').nth(1)).collect();
+        let expected = [
+            "QuotaReserved:",
+            "AdmissionCheckUpdated:",
+            "Admitted:",
+            "Evicted=True",
+            "PodsReady=False",
+            "QuotaReserved=False",
+        ];
+        assert_eq!(said, expected);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use sluice_api::slim::Workload;
 use sluice_core::{Unadmitted, WorkloadKey};
 use sluice_engine::{Account, Kind, ObjectRef, Stage};
 
-use super::{Question, events};
+use super::Question;
+use super::events::{self, Told};
 use crate::duration::show;
 use crate::record::JobRecord;
 use crate::simulation::Simulation;
@@ -152,21 +153,16 @@ impl Question<'_> {
         let read = || self.manifests.objects.iter().find(of).map(|manifest| &manifest.object);
         let Some(object) = subject.or_else(read) else { return Vec::new() };
         let status = &object["status"]["conditions"];
-        let mut all: Vec<Condition> = serde_json::from_value(status.clone()).unwrap_or_default();
-        all.sort_by(|a, b| a.last_transition_time.cmp(&b.last_transition_time));
-        let line = |c: &Condition| {
-            let (since, reason) = (c.last_transition_time.0, &c.reason);
-            (since, format!("{since} {}={} {reason}: {}", c.type_, c.status, c.message))
-        };
+        let all: Vec<Condition> = serde_json::from_value(status.clone()).unwrap_or_default();
         let subject = self.manifests.subject.as_ref();
         let events = subject.map(|subject| subject.events.as_slice()).unwrap_or_default();
         let mut lines = events::lines(events, &all, self.all_namespaces);
-        lines.extend(all.iter().map(line));
-        lines.sort_by_key(|(at, _)| *at);
+        lines.extend(all.iter().map(Told::condition));
+        Told::in_order(&mut lines);
         let unread = subject.is_some_and(|subject| subject.no_events);
         let note = unread.then(|| "the events about it could not be read".to_owned());
         let last = lines.split_off(lines.len().saturating_sub(MOST_PAST));
-        note.into_iter().chain(last.into_iter().map(|(_, line)| line)).collect()
+        note.into_iter().chain(last.into_iter().map(|told| told.line)).collect()
     }
 }
 

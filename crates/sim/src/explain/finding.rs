@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::advice::Advice;
 use super::patch::Patch;
 
 /// How far a job has come.
@@ -282,8 +283,10 @@ impl Finding {
 }
 
 /// Something that ends a finding.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Help {
+    /// Which advice it is.
+    pub advice: Advice,
     /// In words: what to do.
     pub text: String,
     /// A command that does it.
@@ -294,13 +297,13 @@ pub(super) struct Help {
 
 impl Help {
     /// In words only.
-    pub fn words(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
+    pub fn words(advice: Advice, text: impl Into<String>) -> Self {
+        Self { advice, text: text.into(), command: None, patches: Vec::new() }
     }
 
     /// With a command.
-    pub fn command(text: impl Into<String>, command: String) -> Self {
-        Self { text: text.into(), command: Some(command), patches: Vec::new() }
+    pub fn command(advice: Advice, text: impl Into<String>, command: String) -> Self {
+        Self { advice, text: text.into(), command: Some(command), patches: Vec::new() }
     }
 
     /// The same with a patch that does it.

@@ -6,6 +6,7 @@ use sluice_api::conditions::reason;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::checks;
 use super::finding::{Code, Finding, Help, State, condition, holds};
 use super::patch::patch_of;
@@ -85,7 +86,8 @@ fn inactive(workload: &Value) -> Option<Finding> {
         None => "by a user or another program, which set spec.active to false".to_owned(),
     };
     let help = Help::command(
-        "fix the cause, then activate the Workload again",
+        Advice::Activate,
+        "activate the Workload again, once what led to it is mended",
         format!("kubectl kueue resume workload {} -n {}", reference.name, reference.namespace),
     );
     let patch = patch_of(&reference, json!({"spec": {"active": true}}));
@@ -114,7 +116,10 @@ fn backing_off(workload: &Value, now: Timestamp) -> Option<Finding> {
         "it is retried at {at}, in {}; it was requeued {count} time(s)",
         show(left.saturating_mul(1000))
     );
-    Some(Finding::new(Code::BackingOff, text).with(Help::words(format!("wait until {at}"))))
+    Some(
+        Finding::new(Code::BackingOff, text)
+            .with(Help::words(Advice::AwaitBackoff, format!("wait until {at}"))),
+    )
 }
 
 fn gated(workload: &Value) -> Option<Finding> {
@@ -124,7 +129,7 @@ fn gated(workload: &Value) -> Option<Finding> {
     }
     let text = format!("the annotation {} holds it back: {gates}", sluice_api::labels::ADMISSION_GATED_BY);
     let help = format!("the program that set it must remove {gates} from the annotation of the job");
-    Some(Finding::new(Code::Gated, text).with(Help::words(help)))
+    Some(Finding::new(Code::Gated, text).with(Help::words(Advice::RemoveGate, help)))
 }
 
 fn on_hold(workload: &Value) -> Option<Finding> {
@@ -137,7 +142,7 @@ fn on_hold(workload: &Value) -> Option<Finding> {
     let job =
         owner.map_or_else(|| "job".to_owned(), |o| format!("{} {}", text(&o["kind"]), text(&o["name"])));
     let finding = Finding::new(Code::OnHold, format!("its job holds it: {}", text(&waits["message"])));
-    Some(finding.with(Help::words(format!("scale the {job} up again"))))
+    Some(finding.with(Help::words(Advice::ScaleUp, format!("scale the {job} up again"))))
 }
 
 fn nodes_lost(workload: &Value, names_nodes: bool) -> Option<Finding> {
@@ -147,10 +152,8 @@ fn nodes_lost(workload: &Value, names_nodes: bool) -> Option<Finding> {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let which = if names_nodes { format!(": {}{more}", names.join(", ")) } else { String::new() };
     let text = format!("it lost {} node(s){which}", nodes.len());
-    Some(
-        Finding::new(Code::NodesLost, text)
-            .with(Help::words("repair the nodes, or add others on which its pods fit")),
-    )
+    let help = Help::words(Advice::RepairLostNodes, "repair the nodes, or add others on which its pods fit");
+    Some(Finding::new(Code::NodesLost, text).with(help))
 }
 
 fn nodes_not_chosen(workload: &Value) -> Option<Finding> {

@@ -5,6 +5,7 @@ use sluice_api::job::JobKind;
 use sluice_engine::ObjectRef;
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::finding::{Code, Finding, Help, PendingPod, condition};
 use super::subject::Subject;
 use crate::json::text;
@@ -85,6 +86,21 @@ pub(super) fn finding(
     Some(finding)
 }
 
+/// Parts of the reasons of the scheduler that some advice is about, by what it is about.
+const ROOM: &[&str] = &["Insufficient ", "Too many pods", "no nodes available"];
+const TAINTS: &[&str] = &["untolerated taint"];
+const LABELS: &[&str] = &["node affinity/selector"];
+const CORDONS: &[&str] = &["were unschedulable"];
+const VOLUMES: &[&str] = &["PersistentVolumeClaim", "persistentvolumeclaim"];
+
+/// Whether the scheduler has a reason that no other advice is about: `0/3 nodes are available: 1 …, 2 …. preemption: …`.
+fn has_another_reason(message: &str) -> bool {
+    let known = [ROOM, TAINTS, LABELS, CORDONS, VOLUMES].concat();
+    let reasons = message.split_once("nodes are available: ").map_or("", |(_, reasons)| reasons);
+    let reasons = reasons.split(". ").next().unwrap_or_default().split(", ");
+    reasons.filter(|reason| !reason.is_empty()).any(|reason| !known.iter().any(|part| reason.contains(part)))
+}
+
 /// What lets these pods get nodes, by the messages of the scheduler.
 fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
     let ObjectRef { namespace, name, .. } = workload;
@@ -92,43 +108,55 @@ fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
     let stop = format!("kubectl kueue stop workload {name} -n {namespace}");
     let resume = format!("kubectl kueue resume workload {name} -n {namespace}");
     let mut helps = Vec::new();
-    if says(&["Insufficient ", "Too many pods", "no nodes available"]) {
+    if says(ROOM) {
         helps.push(Help::words(
+            Advice::AddNodes,
             "add nodes: the quota of the flavor promises more than the nodes have free, or they have it in pieces that are \
              too small",
         ));
         let text = "or stop the Workload, lower the quota of the flavor, and resume the Workload when there is room for it";
-        helps.push(Help::command(text, stop.clone()));
+        helps.push(Help::command(Advice::StopUntilRoom, text, stop.clone()));
     }
-    if says(&["untolerated taint"]) {
+    if says(TAINTS) {
         let text = "add the taint to nodeTaints and a toleration to tolerations of the ResourceFlavor, and let the Workload \
                     be admitted anew, so that its pods get the toleration";
         // A Workload that is resumed before the manager has evicted it goes on as before.
         let evicted = format!(
             "kubectl wait workloads.kueue.x-k8s.io/{name} -n {namespace} --for=condition=QuotaReserved=false --timeout=60s"
         );
-        helps.push(Help::command(text, format!("{stop} && {evicted} && {resume}")));
+        helps.push(Help::command(Advice::AddTaintToFlavor, text, format!("{stop} && {evicted} && {resume}")));
     }
-    if says(&["node affinity/selector"]) {
-        helps.push(Help::words("give nodes the labels that the flavor (nodeLabels) and the pods ask for"));
+    if says(LABELS) {
+        helps.push(Help::words(
+            Advice::LabelNodes,
+            "give nodes the labels that the flavor (nodeLabels) and the pods ask for",
+        ));
     }
-    if says(&["were unschedulable"]) {
-        helps.push(Help::words("make the nodes that are cordoned schedulable again (kubectl uncordon NODE)"));
+    if says(CORDONS) {
+        helps.push(Help::words(
+            Advice::Uncordon,
+            "make the nodes that are cordoned schedulable again (kubectl uncordon NODE)",
+        ));
     }
-    if says(&["PersistentVolumeClaim", "persistentvolumeclaim"]) {
+    if says(VOLUMES) {
         let text = "create the PersistentVolumeClaims that the pods name, and see why those that are there are not bound";
-        helps.push(Help::command(text, format!("kubectl describe pvc -n {namespace}")));
+        helps.push(Help::command(Advice::BindVolumes, text, format!("kubectl describe pvc -n {namespace}")));
     }
     if pods.iter().any(|pod| pod.reason == "SchedulingGated") {
         let text = "see which scheduling gates the pods have: each is taken away by the program that set it";
-        helps.push(Help::words(text));
+        helps.push(Help::words(Advice::SeeGates, text));
     }
     if pods.iter().any(|pod| pod.reason.is_empty() && pod.message.is_empty()) {
-        helps.push(Help::words("see whether the scheduler runs that the pods name in spec.schedulerName"));
+        helps.push(Help::words(
+            Advice::SeeScheduler,
+            "see whether the scheduler runs that the pods name in spec.schedulerName",
+        ));
     }
-    if let Some(pod) = pods.first().filter(|_| helps.is_empty()) {
+    let other = pods.iter().find(|pod| has_another_reason(&pod.message));
+    if let Some(pod) = other.or(pods.first().filter(|_| helps.is_empty())) {
         let command = format!("kubectl describe pod {} -n {namespace}", pod.name);
-        helps.push(Help::command("change the nodes or the pods by what the scheduler says of them", command));
+        let text = "change the nodes or the pods by what the scheduler says of them";
+        helps.push(Help::command(Advice::FollowScheduler, text, command));
     }
     helps
 }
@@ -183,6 +211,32 @@ mod tests {
         assert_eq!(finding.text, "the job is admitted, and 8 of its pods are not scheduled");
         assert_eq!(finding.details[0], "p0: Unschedulable: 0/3 nodes: 3 Insufficient cpu.");
         assert!(finding.helps[0].text.starts_with("add nodes"), "{finding:?}");
+    }
+
+    #[test]
+    fn a_reason_that_no_advice_is_about_is_not_hidden_by_the_others() {
+        let helps = |message: &str| {
+            let subject = Subject {
+                job: Some(json!({"metadata": {"name": "j", "uid": "u"}})),
+                pods: vec![pod("p", "u", message)],
+                ..Subject::default()
+            };
+            let (shown, count) = pending(&subject, &json!({"metadata": {"name": "w"}}));
+            let helps = finding(&of_workload("w"), &shown, count, false).unwrap().helps;
+            helps.into_iter().map(|help| help.advice).collect::<Vec<_>>()
+        };
+        let preemption = "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
+        let said = |reasons: &str| format!("0/3 nodes are available: {reasons}. {preemption}");
+        let labels = "2 node(s) didn't match Pod's node affinity/selector";
+        let room = [Advice::AddNodes, Advice::StopUntilRoom];
+        let both = [&room[..], &[Advice::LabelNodes]].concat();
+        assert_eq!(helps(&said(&format!("1 Too many pods, {labels}"))), both);
+        let ports = "1 node(s) didn't have free ports for the requested pod ports";
+        let both = [Advice::LabelNodes, Advice::FollowScheduler];
+        assert_eq!(helps(&said(&format!("{ports}, {labels}"))), both);
+        assert_eq!(helps(&said(ports)), [Advice::FollowScheduler]);
+        assert_eq!(helps("no nodes available to schedule pods"), room);
+        assert_eq!(helps("something else"), [Advice::FollowScheduler]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use sluice_api::config::selector_matches;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::deleted;
 use super::finding::{Code, Finding, Help, condition};
 use super::patch::patch_of;
@@ -136,6 +137,7 @@ fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str, names: Name
     let own = queues.iter().filter(|(r, _)| *r.namespace == *namespace).map(|(r, _)| &*r.name);
     if let Some(there) = few(own) {
         finding = finding.detail(format!("LocalQueues of the namespace: {there}")).with(Help::words(
+            Advice::NameExistingQueue,
             format!("name one of the existing LocalQueues ({there}) in the label kueue.x-k8s.io/queue-name"),
         ));
     }
@@ -153,6 +155,7 @@ fn missing_local_queue(view: &View<'_>, namespace: &str, name: &str, names: Name
     };
     let queue = first.unwrap_or("CLUSTERQUEUE");
     finding.with(Help::command(
+        Advice::CreateLocalQueue,
         format!("create the LocalQueue {name}{choice}"),
         format!("kubectl kueue create localqueue {name} -n {namespace} -c {queue}"),
     ))
@@ -173,9 +176,10 @@ fn missing_cluster_queue(
     if let Some(there) = few(all) {
         finding = finding.detail(format!("existing ClusterQueues: {there}"));
     }
-    finding.with(Help::words(format!(
-        "create the ClusterQueue {name}, or name a LocalQueue that is for one that exists"
-    )))
+    finding.with(Help::words(
+        Advice::CreateClusterQueue,
+        format!("create the ClusterQueue {name}, or name a LocalQueue that is for one that exists"),
+    ))
 }
 
 fn stopped(code: Code, reference: &ObjectRef, object: &Value) -> Finding {
@@ -191,7 +195,7 @@ fn stopped(code: Code, reference: &ObjectRef, object: &Value) -> Finding {
     let command = format!("kubectl kueue resume {} {name}{place}", kind.to_ascii_lowercase());
     let patch = patch_of(reference, json!({"spec": {"stopPolicy": "None"}}));
     Finding::new(code, format!("the {kind} {name} is stopped (stopPolicy {policy}): {what}"))
-        .with(Help::command(format!("resume the {kind} {name}"), command).patch(patch))
+        .with(Help::command(Advice::Resume, format!("resume the {kind} {name}"), command).patch(patch))
 }
 
 /// Whether an object of a cluster-scoped kind is known not to exist.
@@ -236,9 +240,10 @@ fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
         finding = finding.detail(format!("{}: {}", text(&status["reason"]), text(&status["message"])));
     }
     for (kind, what, of) in missing {
-        finding = finding.detail(format!("the {kind} {what}{of} does not exist")).with(Help::words(format!(
-            "create the {kind} {what}, or remove its name from the object that refers to it"
-        )));
+        let help = format!("create the {kind} {what}, or take its name out of what names it");
+        finding = finding
+            .detail(format!("the {kind} {what}{of} does not exist"))
+            .with(Help::words(Advice::CompleteClusterQueue, help));
     }
     Some(finding)
 }
@@ -251,10 +256,13 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
     let reference = ObjectRef::cluster(Kind::ClusterQueue, name);
     let Some(selector) = selector_of(queue) else {
         let patch = patch_of(&reference, json!({"spec": {"namespaceSelector": {}}}));
-        let help = Help::words(format!(
-            "change the ClusterQueue {name} to select the namespace (namespaceSelector: {{}} selects all)"
-        ));
-        let text = format!("the ClusterQueue {name} has no namespaceSelector, so it accepts no namespace");
+        let help = Help::words(
+            Advice::SelectNamespace,
+            format!(
+                "change the ClusterQueue {name} to select the namespace (namespaceSelector: {{}} selects all)"
+            ),
+        );
+        let text = format!("the ClusterQueue {name} has no namespaceSelector, and so takes no namespace");
         return Some(Finding::new(Code::NamespaceNotSelected, text).with(help.patch(patch)));
     };
     if selector_matches(&selector, &labels) {
@@ -277,6 +285,7 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
             let replaces = change.iter().any(|(key, value)| value.is_some() && labels.contains_key(key));
             let overwrite = if replaces { "--overwrite " } else { "" };
             let help = Help::command(
+                Advice::LabelNamespace,
                 format!("label the namespace {namespace}"),
                 format!("kubectl label {overwrite}namespace {namespace} {}", words.join(" ")),
             );
@@ -287,9 +296,10 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
             finding = finding.with(help.patch(patch));
         }
         None => {
-            finding = finding.with(Help::words(format!(
+            let help = format!(
                 "no labels can match the selector of the ClusterQueue {name}: change the selector, or use another queue"
-            )));
+            );
+            finding = finding.with(Help::words(Advice::ChangeSelector, help));
         }
     }
     Some(finding)

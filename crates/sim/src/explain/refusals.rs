@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use sluice_core::{Amount, PodSetRefusal, Refusal, Unadmitted};
+use sluice_core::{Amount, Name, PodSetRefusal, Refusal, Unadmitted};
 use sluice_engine::{Account, Kind};
 use sluice_selector::Operator;
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::capacity::{self, Around, Lack};
 use super::decided::pod_set;
 use super::finding::{Code, Finding, Help};
 use super::queues::shown;
+use super::too_large::{self, Excess};
 use super::topology::{TopologyFit, fits};
 use super::view::View;
 use super::wishes::mismatch;
@@ -25,6 +27,10 @@ struct Gathered {
     mismatches: Vec<String>,
     /// Resources whose quota is in use, in words.
     quota: Vec<String>,
+    /// Flavors that lack only what may become free.
+    short: BTreeSet<Name>,
+    /// What the queue could never have.
+    excess: Vec<Excess>,
     /// What the healthy nodes lack, by flavor.
     capacity: BTreeMap<String, Vec<Lack>>,
     found: Vec<Finding>,
@@ -81,16 +87,15 @@ impl Gathered {
             Refusal::OtherFlavor { flavor, assigned } => self.mismatches.push(format!(
                 "pod set {set}: the job runs on the flavor {assigned}, and does not grow onto the flavor {flavor}"
             )),
-            Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
-                let room = max.get().saturating_sub(previous.get()).max(0);
-                let count = count(spec);
-                self.found.push(too_large(set, (flavor, resource), count, needed.get(), room));
+            Refusal::ExceedsMaxQuota { .. } => self.excess.extend(Excess::of(refusal)),
+            Refusal::InsufficientQuota { flavor, resource, needed, free, .. } => {
+                self.short.insert(Name::clone(flavor));
+                self.quota.push(format!(
+                    "{resource} of flavor {flavor}: {} needed, {} free",
+                    show_amount(resource, needed.get()),
+                    show_amount(resource, free.get().max(0))
+                ));
             }
-            Refusal::InsufficientQuota { flavor, resource, needed, free, .. } => self.quota.push(format!(
-                "{resource} of flavor {flavor}: {} needed, {} free",
-                show_amount(resource, needed.get()),
-                show_amount(resource, free.get().max(0))
-            )),
             Refusal::WithoutTopology { flavor }
             | Refusal::TopologyUnknown { flavor }
             | Refusal::LevelMissing { flavor }
@@ -99,6 +104,7 @@ impl Gathered {
             }
             Refusal::SeveralTopologies { flavors } => self.found.push(several(set, flavors)),
             Refusal::NoPlacement { flavor, failure } => {
+                self.short.insert(Name::clone(flavor));
                 let of = fits.iter().find(|f| f.pod_set == *set && f.flavor == **flavor);
                 let message = failure.message();
                 self.found.push(of.map_or_else(
@@ -107,9 +113,29 @@ impl Gathered {
                 ));
             }
             Refusal::InsufficientCapacity { flavor, resource, needed, free, missing } => {
+                self.short.insert(Name::clone(flavor));
                 let resource = resource.to_string();
                 let lack = Lack { resource, needed: *needed, free: *free, missing: *missing };
                 self.capacity.entry(flavor.to_string()).or_default().push(lack);
+            }
+        }
+    }
+
+    /// Reports what is too large for every flavor of a resource group. A flavor that is too small matters little while the pods wait for another one.
+    fn too_large(&mut self, view: &View<'_>, workload: &Value, (set, count): (&str, i64)) {
+        let all = std::mem::take(&mut self.excess);
+        let groups = if all.is_empty() { Vec::new() } else { too_large::groups(view, workload) };
+        let mut by_group: BTreeMap<Option<usize>, Vec<Excess>> = BTreeMap::new();
+        for excess in all {
+            by_group.entry(too_large::group_of(&groups, &excess.flavor)).or_default().push(excess);
+        }
+        for (group, excess) in by_group {
+            let is_larger = |flavor: &Name| !excess.iter().any(|excess| excess.flavor == *flavor);
+            let waits = |flavor: &Name| too_large::group_of(&groups, flavor) == group && is_larger(flavor);
+            if self.short.iter().any(waits) {
+                self.mismatches.extend(excess.iter().map(|excess| excess.line(set)));
+            } else {
+                self.found.push(too_large::finding(set, count, &excess));
             }
         }
     }
@@ -123,8 +149,9 @@ impl Gathered {
     ) -> Vec<Finding> {
         let requests = decision.requests.iter().find(|(name, _)| **name == *set);
         let requests = requests.map(|(_, requests)| requests.as_slice()).unwrap_or_default();
+        let count = count(pod_set(workload, set));
+        self.too_large(around.view, workload, (set, count));
         for (flavor, lacks) in &self.capacity {
-            let count = count(pod_set(workload, set));
             self.found.push(capacity::short(around, workload, (set, count, requests), (flavor, lacks)));
         }
         let mut listed = |code: Code, text: String, mut lines: Vec<String>| {
@@ -154,17 +181,18 @@ fn not_covered(set: &str, resource: &str, needed: Amount) -> Finding {
         "take {resource} out of the requests and limits of the pods, or add it to coveredResources and the flavors of the \
          ClusterQueue, or name a queue that has it"
     );
-    Finding::new(Code::ResourceNotCovered, text).with(Help::words(help))
+    Finding::new(Code::ResourceNotCovered, text).with(Help::words(Advice::CoverResource, help))
 }
 
 fn flavor_missing(view: &View<'_>, flavor: &str) -> Finding {
     if view.cluster(Kind::ResourceFlavor, flavor).is_some() {
         let text = format!("when it was last tried, the ResourceFlavor {flavor} did not exist; it does now");
-        return Finding::new(Code::TriedAgain, text).with(Help::words("wait: it is tried again"));
+        let help = Help::words(Advice::AwaitFlavor, "wait: it is tried again");
+        return Finding::new(Code::TriedAgain, text).with(help);
     }
     let text = format!("the ResourceFlavor {flavor}, which its ClusterQueue names, does not exist");
     let help = format!("create the ResourceFlavor {flavor}, or take its name out of what names it");
-    Finding::new(Code::ClusterQueueIncomplete, text).with(Help::words(help))
+    Finding::new(Code::ClusterQueueIncomplete, text).with(Help::words(Advice::CompleteClusterQueue, help))
 }
 
 fn several<T: AsRef<str>>(set: &str, flavors: &[T]) -> Finding {
@@ -175,30 +203,7 @@ fn several<T: AsRef<str>>(set: &str, flavors: &[T]) -> Finding {
     );
     let help = "let one resource group of the ClusterQueue cover all resources that the pods take of their nodes, so that \
                 one flavor has them all";
-    Finding::new(Code::TopologyMismatch, text).with(Help::words(help))
-}
-
-fn too_large(set: &str, (flavor, resource): (&str, &str), count: i64, needed: i64, room: i64) -> Finding {
-    let per_pod = (needed / count).max(1);
-    let show = |amount| show_amount(resource, amount);
-    let text = format!(
-        "pod set {set} asks for {} {resource}, and its ClusterQueue can have at most {} of flavor {flavor}, with all that \
-         it may borrow",
-        show(needed),
-        show(room)
-    );
-    let pods = room / per_pod;
-    let mut finding = Finding::new(Code::TooLarge, text);
-    if pods > 0 && pods < count {
-        let help = format!("ask for at most {pods} pods of {} {resource} each", show(per_pod));
-        finding = finding.with(Help::words(help));
-    }
-    let each = room / count;
-    if each > 0 {
-        let help = format!("ask for at most {} {resource} for each of the {count} pod(s)", show(each));
-        finding = finding.with(Help::words(help));
-    }
-    finding
+    Finding::new(Code::TopologyMismatch, text).with(Help::words(Advice::OneResourceGroup, help))
 }
 
 fn flavor_labels(view: &View<'_>, flavor: &str) -> BTreeMap<String, String> {

@@ -8,19 +8,19 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_core::{Detail, Refusal, Unadmitted};
 use sluice_engine::{Kind, ObjectRef};
-use sluice_quantity::{Amount, quantity_of};
 use sluice_selector::Operator;
 
+use super::advice::Advice;
 use super::finding::Help;
 use super::patch::{Patch, difference, patch_of};
-use super::preemption::nominal_amount;
+use super::raised;
 use super::target::Target;
 use super::topology::TopologyFit;
 use super::wishes;
 use super::{ExplainError, Forecast, MOST_LISTED, Question};
 use crate::duration::show;
 use crate::json::text;
-use crate::record::{HoldEnd, show_amount};
+use crate::record::HoldEnd;
 use crate::simulation::Simulation;
 
 /// The most remedies that are shown, of those from the engine and of those from findings.
@@ -42,6 +42,9 @@ pub struct Remedy {
     pub patches: Vec<Patch>,
     /// The jobs that are preempted by it.
     pub preempts: Vec<String>,
+    /// Which advice it is; several if they help only together.
+    #[serde(skip)]
+    pub advice: Vec<Advice>,
 }
 
 /// The effect of a remedy.
@@ -66,6 +69,20 @@ const STARTS: &str = "starts now";
 const GETS_QUOTA: &str = "gets quota now";
 
 impl Remedy {
+    /// What was tried, if the job starts with it, or if there was no time to try it.
+    pub(super) fn of(advice: Advice, text: String, patches: Vec<Patch>, tried: Tried) -> Option<Self> {
+        let (text, effect, preempts) = match tried {
+            Tried::Starts(preempts, _) => (text, Effect::Starts, preempts),
+            Tried::Waits => return None,
+            Tried::NotInTime => {
+                let without = text.strip_prefix(STARTS).unwrap_or(&text);
+                let without = without.trim_start_matches(": ").trim_start().to_owned();
+                (without, Effect::TimeOver, Vec::new())
+            }
+        };
+        Some(Self { text, effect, command: None, patches, preempts, advice: vec![advice] })
+    }
+
     /// The same in a queue with admission checks: their controllers do not run here, so only the quota is certain.
     fn before_checks(mut self) -> Self {
         if self.effect == Effect::Starts {
@@ -92,7 +109,7 @@ impl Help {
             _ => Vec::new(),
         };
         let (command, patches) = (self.command.clone(), self.patches.clone());
-        Remedy { text, effect, command, patches, preempts }
+        Remedy { text, effect, command, patches, preempts, advice: vec![self.advice] }
     }
 
     /// As a remedy of a job that starts without it: what it changes is not shown, since it is not what lets the job start.
@@ -102,8 +119,7 @@ impl Help {
 
     /// As a remedy that was not tried.
     pub(super) fn untried(&self) -> Remedy {
-        let (command, patches) = (self.command.clone(), self.patches.clone());
-        Remedy { text: self.text.clone(), effect: Effect::Untried, command, patches, preempts: Vec::new() }
+        self.remedy(None)
     }
 }
 
@@ -138,32 +154,25 @@ impl Question<'_> {
             self.helping(simulation, job, helps)?
         };
         let ready = found.len();
-        let refusals: Vec<&Refusal> = match decision.map(|d| &d.detail) {
-            Some(Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) => {
-                pod_sets.iter().flat_map(|set| &set.refusals).collect()
-            }
-            _ => Vec::new(),
-        };
+        let refusals = decision.map(refusals_of).unwrap_or_default();
         if !starts_anyway {
-            found.extend(self.fewer_pods(simulation, job)?);
-            let laxer = wishes::laxer(simulation, &target.objects, fits);
-            let laxer = laxer.into_iter().map(|(text, patches)| (format!("{STARTS}: {text}"), patches));
-            for (text, patches) in laxer.chain(candidates(simulation, target, &refusals)) {
-                if found.len() >= ready + MOST {
-                    break;
-                }
-                if let Some(remedy) = self.tried(simulation, job, text, patches)? {
-                    found.push(remedy);
-                }
-            }
+            found.extend(self.for_refusals(simulation, target, &refusals, fits)?);
         }
         if let Some(after) =
             forecast.and_then(|f| Some((f.after.clone()?, f.p50?))).filter(|_| found.len() < ready + MOST)
         {
             let (who, seconds) = after;
             let text = format!("starts when {who} finishes, in about {}", show(seconds.saturating_mul(1000)));
-            let (effect, patches) = (Effect::Starts, Vec::new());
-            found.push(Remedy { text, effect, command: None, patches, preempts: Vec::new() });
+            let (effect, advice) = (Effect::Starts, vec![Advice::AwaitJob]);
+            let (patches, preempts) = (Vec::new(), Vec::new());
+            found.push(Remedy { text, effect, command: None, patches, preempts, advice });
+        }
+        // More quota of another flavor is the same advice again, and comes after everything else.
+        let others = raised::short_flavors(&refusals).into_iter().skip(1).filter(|_| !starts_anyway);
+        for flavor in others {
+            if found.len() < ready + MOST {
+                found.extend(self.more_quota(simulation, target, flavor, &refusals)?);
+            }
         }
         let queue = simulation.record().job(job).and_then(|record| record.cluster_queue.clone());
         if queue.is_some_and(|queue| self.unknown_checks(simulation, &queue).is_some()) {
@@ -173,24 +182,36 @@ impl Question<'_> {
         Ok(found)
     }
 
-    /// A remedy, if the job starts with it, or if there was no time to try that.
-    fn tried(
+    /// Up to [`MOST`] remedies for the engine's refusals, the smallest change first.
+    fn for_refusals(
         &self,
-        present: &Simulation,
-        job: &ObjectRef,
-        text: String,
-        patches: Vec<Patch>,
-    ) -> Result<Option<Remedy>, ExplainError> {
-        let (text, effect, preempts) = match self.starts_with(present, job, &patches)? {
-            Tried::Starts(preempts, _) => (text, Effect::Starts, preempts),
-            Tried::Waits => return Ok(None),
-            Tried::NotInTime => {
-                let without = text.strip_prefix(STARTS).unwrap_or(&text);
-                let without = without.trim_start_matches(": ").trim_start().to_owned();
-                (without, Effect::TimeOver, Vec::new())
+        simulation: &Simulation,
+        target: &Target,
+        refusals: &[&Refusal],
+        fits: &[TopologyFit],
+    ) -> Result<Vec<Remedy>, ExplainError> {
+        let (job, objects) = (&target.job, &target.objects);
+        let mut found: Vec<_> = self.fewer_pods(simulation, job)?.into_iter().collect();
+        let laxer = wishes::laxer(simulation, objects, fits);
+        let laxer = laxer.into_iter().map(|(text, patches)| (format!("{STARTS}: {text}"), patches));
+        let allowed = flavors_allowed(simulation, objects, refusals).into_iter();
+        let meeting = wishes::meeting(simulation, objects, refusals).into_iter();
+        let candidates = laxer.map(|one| (Advice::LaxerTopology, one));
+        let candidates = candidates.chain(allowed.map(|one| (Advice::AllowFlavor, one)));
+        for (advice, (text, patches)) in candidates.chain(meeting.map(|one| (Advice::OtherTopology, one))) {
+            if found.len() >= MOST {
+                return Ok(found);
             }
-        };
-        Ok(Some(Remedy { text, effect, command: None, patches, preempts }))
+            let tried = self.starts_with(simulation, job, &patches)?;
+            found.extend(Remedy::of(advice, text, patches, tried));
+        }
+        if let Some(flavor) = raised::short_flavors(refusals).first().filter(|_| found.len() < MOST) {
+            found.extend(self.more_quota(simulation, target, flavor, refusals)?);
+        }
+        if found.len() < MOST {
+            found.extend(self.higher_priority(simulation, target)?);
+        }
+        Ok(found)
     }
 
     /// The remedies of each finding: patches are tried alone, and together if none is enough.
@@ -223,7 +244,8 @@ impl Question<'_> {
         let commands: Option<Vec<&str>> = ready_made.iter().map(|help| help.command.as_deref()).collect();
         let text = format!("{STARTS}: {}", words.join(", and "));
         let command = commands.map(|all| all.join(" && "));
-        Ok(vec![Remedy { text, effect: Effect::Starts, command, patches, preempts }])
+        let advice = ready_made.iter().map(|help| help.advice).collect();
+        Ok(vec![Remedy { text, effect: Effect::Starts, command, patches, preempts, advice }])
     }
 
     /// Whether the job starts within [`NOW`] with these patches, and which Workloads it preempts.
@@ -233,17 +255,27 @@ impl Question<'_> {
         job: &ObjectRef,
         patches: &[Patch],
     ) -> Result<Tried, ExplainError> {
+        Ok(self.attempt(present, job, patches)?.0)
+    }
+
+    /// The same, with the virtual cluster as it is then; without it if nothing was played.
+    pub(super) fn attempt(
+        &self,
+        present: &Simulation,
+        job: &ObjectRef,
+        patches: &[Patch],
+    ) -> Result<(Tried, Option<Simulation>), ExplainError> {
         if self.patience.is_over() {
-            return Ok(Tried::NotInTime);
+            return Ok((Tried::NotInTime, None));
         }
         // A short job may have ended by then.
-        let Some(index) = present.record().index(job) else { return Ok(Tried::Waits) };
+        let Some(index) = present.record().index(job) else { return Ok((Tried::Waits, None)) };
         let mut simulation = present.fork();
         simulation.options.until = None;
         for patch in patches {
             let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
             if simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge).is_err() {
-                return Ok(Tried::Waits);
+                return Ok((Tried::Waits, None));
             }
         }
         let before: BTreeMap<_, _> =
@@ -253,11 +285,13 @@ impl Question<'_> {
         let mut lasting =
             record.jobs[index].holds.iter().filter(|h| h.to.is_none() || h.end == HoldEnd::Finished);
         let Some(started) = lasting.find_map(|hold| hold.admitted) else {
-            return Ok(if self.patience.is_over() { Tried::NotInTime } else { Tried::Waits });
+            let tried = if self.patience.is_over() { Tried::NotInTime } else { Tried::Waits };
+            return Ok((tried, Some(simulation)));
         };
         let wait = started - record.millis(present.now());
         let victims = record.jobs.iter().filter(|j| before.get(&j.key()).is_some_and(|n| j.preempted > *n));
-        Ok(Tried::Starts(victims.map(|j| self.shown(&j.namespace, &j.name)).collect(), wait))
+        let tried = Tried::Starts(victims.map(|j| self.shown(&j.namespace, &j.name)).collect(), wait);
+        Ok((tried, Some(simulation)))
     }
 
     /// The largest number of pods with which a batch Job starts.
@@ -279,25 +313,25 @@ impl Question<'_> {
         }
         if works == 0 && self.patience.is_over() {
             let (text, patches) = ("fewer pods at a time (parallelism)".to_owned(), Vec::new());
-            let (command, preempts) = (None, Vec::new());
-            return Ok(Some(Remedy { text, effect: Effect::TimeOver, command, patches, preempts }));
+            return Ok(Remedy::of(Advice::FewerPods, text, patches, Tried::NotInTime));
         }
         if works == 0 {
             return Ok(None);
         }
-        self.tried(simulation, job, format!("starts now with parallelism {works}"), vec![patch(works)])
+        let (text, patches) = (format!("starts now with parallelism {works}"), vec![patch(works)]);
+        let tried = self.starts_with(simulation, job, &patches)?;
+        Ok(Remedy::of(Advice::FewerPods, text, patches, tried))
     }
 }
 
-/// Candidates for remedies, the smallest change first.
-fn candidates(simulation: &Simulation, target: &Target, refusals: &[&Refusal]) -> Vec<(String, Vec<Patch>)> {
-    let alone = |(text, patch): (String, Patch)| (text, vec![patch]);
-    let mut all = Vec::new();
-    all.extend(flavors_allowed(simulation, &target.objects, refusals));
-    all.extend(wishes::meeting(simulation, &target.objects, refusals));
-    all.extend(more_quota(simulation, &target.job, refusals).map(alone));
-    all.extend(higher_priority(simulation, target));
-    all
+/// Why flavors are refused, over all pod sets of a decision.
+pub(super) fn refusals_of(decision: &Unadmitted) -> Vec<&Refusal> {
+    match &decision.detail {
+        Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. } => {
+            pod_sets.iter().flat_map(|set| &set.refusals).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Flavors that the pods themselves keep out: with tolerations for all its taints, without the node selectors that its labels contradict.
@@ -403,42 +437,4 @@ fn without_affinity(pod: &mut Value, labels: &Value) -> Vec<String> {
         affinity.remove(REQUIRED);
     }
     words
-}
-
-/// As much more nominal quota of its own queue as is missing.
-fn more_quota(simulation: &Simulation, job: &ObjectRef, refusals: &[&Refusal]) -> Option<(String, Patch)> {
-    let (flavor, resource, missing) = refusals.iter().find_map(|r| match r {
-        Refusal::InsufficientQuota { flavor, resource, missing, .. } => Some((flavor, resource, *missing)),
-        Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
-            Some((flavor, resource, previous.add(*needed).sub(*max)))
-        }
-        _ => None,
-    })?;
-    let queue = simulation.record().job(job)?.cluster_queue.clone()?;
-    let reference = ObjectRef::cluster(Kind::ClusterQueue, queue.clone());
-    let mut groups = simulation.world.get(&reference)?["spec"]["resourceGroups"].clone();
-    for group in groups.as_array_mut()? {
-        for of in group["flavors"].as_array_mut()?.iter_mut().filter(|f| f["name"] == **flavor) {
-            for quota in of["resources"].as_array_mut()?.iter_mut().filter(|r| r["name"] == **resource) {
-                let old = nominal_amount(quota, resource)?;
-                let new = Amount(old.get().saturating_add(missing.get()));
-                quota["nominalQuota"] = json!(quantity_of(resource, new).to_string());
-            }
-        }
-    }
-    let text = format!(
-        "needs {} more {resource} of flavor {flavor} as nominal quota of ClusterQueue {queue}",
-        show_amount(resource, missing.get())
-    );
-    Some((text, patch_of(&reference, json!({"spec": {"resourceGroups": groups}}))))
-}
-
-/// The lowest priority class above the job's own.
-fn higher_priority(simulation: &Simulation, target: &Target) -> Option<(String, Vec<Patch>)> {
-    let own = simulation.record().job(&target.job)?.priority;
-    let classes = simulation.world.of_kind(Kind::WorkloadPriorityClass);
-    let higher = classes.filter_map(|(r, v)| Some((v["value"].as_i64()?, &r.name)));
-    let (_, class) = higher.filter(|(value, _)| *value > i64::from(own)).min()?;
-    let merge = json!({"metadata": {"labels": {sluice_api::labels::PRIORITY_CLASS: &**class}}});
-    Some((format!("starts now with the WorkloadPriorityClass {class}"), target.patches(&merge)))
 }

@@ -5,6 +5,7 @@ use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
+use super::advice::Advice;
 use super::finding::{Code, Finding, Help, holds};
 use super::pods::is_own;
 use super::subject::Subject;
@@ -90,64 +91,84 @@ pub(super) fn not_running(
     Some(finding)
 }
 
+/// Reasons for which containers wait, by the advice that is about them.
+const IMAGE: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
+const CONFIG: &[&str] = &["CreateContainerConfigError", "CreateContainerError", "RunContainerError"];
+const CRASH: &[&str] = &["CrashLoopBackOff"];
+const PREPARING: &[&str] = &["ContainerCreating", "PodInitializing"];
+
 /// What lets the containers start, by the messages of their nodes.
 fn helps(namespace: &str, all: &[&Waiting<'_>]) -> Vec<Help> {
     let first = |reasons: &[&str]| all.iter().find(|waiting| reasons.contains(&waiting.reason));
+    let known = [IMAGE, CONFIG, CRASH, PREPARING, &[""]].concat();
     let describe = |pod: &str| format!("kubectl describe pod {pod} -n {namespace}");
     let mut helps = Vec::new();
-    if let Some(of) = first(&["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"]) {
+    if let Some(of) = first(IMAGE) {
         let text = format!(
             "correct the image of the container (kubectl set image pod/{} {}=IMAGE -n {namespace}, and in the job for pods to come), or let \
              its nodes reach the registry (imagePullSecrets): a name or tag that does not exist is never pulled",
             of.pod, of.container
         );
-        helps.push(Help::command(text, describe(of.pod)));
+        helps.push(Help::command(Advice::CorrectImage, text, describe(of.pod)));
     }
-    if let Some(of) = first(&["CreateContainerConfigError", "CreateContainerError", "RunContainerError"]) {
+    if let Some(of) = first(CONFIG) {
         let text =
             "create the ConfigMap or Secret that the container names, or correct what its message names";
-        helps.push(Help::command(text, describe(of.pod)));
+        helps.push(Help::command(Advice::CreateConfig, text, describe(of.pod)));
     }
-    if let Some(of) = first(&["CrashLoopBackOff"]) {
+    if let Some(of) = first(CRASH) {
         let text = "read why the container ended: it is restarted again and again";
         let command = format!("kubectl logs {} -n {namespace} -c {} --previous", of.pod, of.container);
-        helps.push(Help::command(text, command));
+        helps.push(Help::command(Advice::ReadLogs, text, command));
     }
-    if let Some(of) = first(&["ContainerCreating", "PodInitializing"]) {
+    if let Some(of) = first(PREPARING) {
         let text =
             "wait: its node prepares it; if that takes long, read the events of the pod (volumes, network)";
-        helps.push(Help::command(text, describe(of.pod)));
+        helps.push(Help::command(Advice::AwaitNode, text, describe(of.pod)));
     }
     if let Some(of) = first(&[""]) {
         let taken = "is ready: its kubelet has not taken the pod yet";
         helps.push(match of.node {
             Some(node) => Help::command(
+                Advice::SeeKubelet,
                 format!("see whether the node {node} {taken}"),
                 format!("kubectl describe node {node}"),
             ),
-            None => Help::words(format!("let an administrator see whether its node {taken}")),
+            None => {
+                Help::words(Advice::SeeKubelet, format!("let an administrator see whether its node {taken}"))
+            }
         });
     }
-    if let Some(of) = all.first().filter(|_| helps.is_empty()) {
+    if let Some(of) = all.iter().find(|waiting| !known.contains(&waiting.reason)) {
         let text = "change what the message of the container names";
-        helps.push(Help::command(text, describe(of.pod)));
+        helps.push(Help::command(Advice::FollowContainer, text, describe(of.pod)));
     }
     helps
 }
 
-/// How many pods the Workload was admitted with, minus the reclaimable ones.
-fn admitted(workload: &Value) -> i64 {
+/// How many pods the Workload was admitted with, without those that it gave back (`reclaimablePods`), and how many it gave back.
+fn admitted(workload: &Value) -> (i64, i64) {
     let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
-    let given_back = list(&workload["status"]["reclaimablePods"]);
+    let reclaimable = list(&workload["status"]["reclaimablePods"]);
     let sets = list(&workload["status"]["admission"]["podSetAssignments"]);
     let of = |set: &Value| {
         let name = &set["name"];
         let specified = || super::decided::pod_set(workload, text(name))["count"].as_i64();
-        let count = set["count"].as_i64().or_else(specified).unwrap_or(0);
-        let back = given_back.iter().find(|back| back["name"] == *name);
-        (count - back.and_then(|back| back["count"].as_i64()).unwrap_or(0)).max(0)
+        let count = set["count"].as_i64().or_else(specified).unwrap_or(0).max(0);
+        let back = reclaimable.iter().find(|back| back["name"] == *name);
+        (count, back.and_then(|back| back["count"].as_i64()).unwrap_or(0).clamp(0, count))
     };
-    sets.iter().map(of).sum()
+    let each = sets.iter().map(of);
+    each.fold((0, 0), |(wanted, given_back), (count, back)| (wanted + count - back, given_back + back))
+}
+
+/// How many pods a Job still has to complete, if each that succeeds is followed by another: it has more completions than pods at a time.
+fn left_to_complete(job: &Value, succeeded: i64) -> Option<i64> {
+    let spec = &job["spec"];
+    let completions = spec["completions"].as_i64().filter(|_| job["kind"] == "Job")?;
+    let known = job["status"]["succeeded"].as_i64().unwrap_or(0).max(succeeded);
+    (completions > spec["parallelism"].as_i64().unwrap_or(1))
+        .then(|| completions.saturating_sub(known).max(0))
 }
 
 /// The finding that pods of an admitted job do not exist, if all its pods were read.
@@ -155,17 +176,24 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     if !subject.all_pods || holds(workload, "PodsReady") {
         return None;
     }
-    let is_there = |pod: &&Value| {
-        is_own(pod, workload, subject.job.as_ref()) && pod["status"]["phase"] != "Failed" && !leaves(pod)
-    };
+    let own = || subject.pods.iter().filter(|pod| is_own(pod, workload, subject.job.as_ref()));
+    let phase = |pod: &Value, phase: &str| pod["status"]["phase"] == phase;
+    let has_ended = |pod: &Value| phase(pod, "Failed") || phase(pod, "Succeeded");
+    let count =
+        |is: &dyn Fn(&Value) -> bool| i64::try_from(own().filter(|pod| is(pod)).count()).unwrap_or(i64::MAX);
     // Pods of a declared kind may not be recognizable as such here.
     let is_declared = JobKind::ALL.into_iter().all(|kind| Kind::Job(kind) != job.kind);
-    let any = subject.pods.iter().any(|pod| is_own(pod, workload, subject.job.as_ref()));
-    if is_declared && !any {
+    if is_declared && own().next().is_none() {
         return None;
     }
-    let there = i64::try_from(subject.pods.iter().filter(is_there).count()).unwrap_or(i64::MAX);
-    let wanted = admitted(workload);
+    let lives = count(&|pod| !has_ended(pod) && !leaves(pod));
+    let succeeded = count(&|pod| phase(pod, "Succeeded"));
+    let (wanted, given_back) = admitted(workload);
+    // Of the pods that succeeded, those that were given back are not wanted any more.
+    let (wanted, there) = match subject.job.as_ref().and_then(|job| left_to_complete(job, succeeded)) {
+        Some(left) => (wanted.min(left), lives),
+        None => (wanted, lives.saturating_add((succeeded - given_back).max(0))),
+    };
     if there >= wanted {
         return None;
     }
@@ -178,12 +206,15 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     });
     if suspended {
         let finding = finding.detail("the job is still suspended: the manager starts it next");
-        return Some(finding.with(Help::words("wait: its pods are made once it is started")));
+        return Some(
+            finding.with(Help::words(Advice::AwaitStart, "wait: its pods are made once it is started")),
+        );
     }
     let (kind, name, namespace) = (job.kind.as_str().to_ascii_lowercase(), &job.name, &job.namespace);
     let help = "find out why the controller of the job does not make its pods: see the events of the job and of what it owns \
                 (a ResourceQuota, a webhook, a controller that does not run)";
-    Some(finding.with(Help::command(help, format!("kubectl describe {kind} {name} -n {namespace}"))))
+    let command = format!("kubectl describe {kind} {name} -n {namespace}");
+    Some(finding.with(Help::command(Advice::SeeJobController, help, command)))
 }
 
 #[cfg(test)]
@@ -294,6 +325,18 @@ mod tests {
         let mut less = workload(3);
         less["status"]["reclaimablePods"] = json!([{"name": "main", "count": 2}]);
         assert!(missing(&subject(vec![there("Running")]), &less, &job()).is_none());
+        // What succeeded and is given back does not stand for what is missing.
+        let mut less = workload(4);
+        less["status"]["reclaimablePods"] = json!([{"name": "main", "count": 1}]);
+        let of = |pods: Vec<Value>| missing(&subject(pods), &less, &job()).map(|finding| finding.text);
+        let text = of(vec![there("Succeeded"), there("Running"), there("Running")]).unwrap();
+        assert!(text.ends_with("admitted with 3 pod(s), and 1 of them are not there"), "{text}");
+        assert_eq!(of(vec![there("Succeeded"), there("Running"), there("Running"), there("Pending")]), None);
+        // A pod that succeeded a moment ago is not given back yet.
+        assert_eq!(
+            of(vec![there("Succeeded"), there("Succeeded"), there("Running"), there("Running")]),
+            None
+        );
         let unknown = Subject { all_pods: false, ..subject(Vec::new()) };
         assert!(missing(&unknown, &workload(3), &job()).is_none());
         let mut ready = workload(3);
@@ -303,5 +346,25 @@ mod tests {
         stopped.job.as_mut().unwrap()["spec"]["suspend"] = json!(true);
         let finding = missing(&stopped, &workload(3), &job()).unwrap();
         assert_eq!(finding.details, ["the job is still suspended: the manager starts it next"]);
+    }
+
+    #[test]
+    fn each_pod_that_succeeds_is_followed_by_another_while_there_is_more_to_complete() {
+        let there = |phase: &str| pod("p", phase, &json!([]));
+        let of = |completions: i64, pods: Vec<Value>| {
+            let mut subject = subject(pods);
+            let more = json!({"parallelism": 2, "completions": completions});
+            subject.job.as_mut().unwrap()["spec"]
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            missing(&subject, &workload(2), &job()).map(|finding| finding.text)
+        };
+        let text = of(9, vec![there("Succeeded"), there("Succeeded"), there("Running")]).unwrap();
+        assert!(text.ends_with("admitted with 2 pod(s), and 1 of them are not there"), "{text}");
+        assert_eq!(of(9, vec![there("Succeeded"), there("Running"), there("Running")]), None);
+        // The last one.
+        assert_eq!(of(3, vec![there("Succeeded"), there("Succeeded"), there("Running")]), None);
+        assert_eq!(of(2, vec![there("Succeeded"), there("Running")]), None);
     }
 }

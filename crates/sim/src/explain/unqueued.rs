@@ -7,6 +7,7 @@ use sluice_api::labels;
 use sluice_engine::{Kind, ObjectRef, Whole};
 
 use super::Question;
+use super::advice::Advice;
 use super::finding::{Code, Finding, Help};
 use super::patch::patch_of;
 use super::queues::{labels as labels_of, shown, unmet};
@@ -61,7 +62,7 @@ fn without_workload(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Find
             reference.name,
             reference.namespace
         );
-        Finding::new(Code::WithoutWorkload, text).with(Help::command("read its events", command))
+        Finding::new(Code::WithoutWorkload, text).with(Help::command(Advice::ReadEvents, "read its events", command))
     })
 }
 
@@ -80,7 +81,8 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     let seen = observed(view, kind, job);
     if let Some(trouble) = seen.invalid {
         let text = format!("no Workload can be made of it: {trouble}");
-        let help = Help::words("correct what is wrong with it, in the job or in what it names");
+        let help =
+            Help::words(Advice::CorrectJob, "correct what is wrong with it, in the job or in what it names");
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
     if let Some(name) = seen.prebuilt_workload
@@ -90,12 +92,15 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
         let text = format!(
             "it waits for the Workload {name}, which its {label} names: no Workload of that name exists in its queue"
         );
-        let help = Help::words(format!("create the Workload {name}, or make the job anew without {label}"));
+        let help = format!("create the Workload {name}, or make the job anew without {label}");
+        let help = Help::words(Advice::CreateWorkload, help);
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
     if kind.gathers_pods() && seen.on_hold == Some(true) {
         let text = "it asks for no pods now, so that nothing is queued for it";
-        return Some(Finding::new(Code::OnHold, text).with(Help::words("scale the job up again")));
+        return Some(
+            Finding::new(Code::OnHold, text).with(Help::words(Advice::ScaleUp, "scale the job up again")),
+        );
     }
     None
 }
@@ -107,17 +112,21 @@ fn part_of_another(namespace: &str, whole: &Whole) -> Finding {
     if !whole.kind.is_external() {
         let text =
             format!("it is a part of the {kind} {name}, which is queued as a whole and starts and stops it");
-        let help = Help::command(format!("ask about the {kind} {name}"), explain(&format!("{kind} {name}")));
+        let (help, command) = (format!("ask about the {kind} {name}"), explain(&format!("{kind} {name}")));
+        let help = Help::command(Advice::AskAboutWhole, help, command);
         return Finding::new(Code::PartOfAnother, text).with(help);
     }
     let text = format!("it runs on the quota of the {kind} {name}, which another program queues and starts");
     let (text, help) = if let Some(workload) = &whole.workload {
         let help = format!("ask about the Workload {workload}, which is that of the {kind} {name}");
         let command = explain(&format!("workload {workload}"));
-        (format!("{text}; its Workload is {workload}"), Help::command(help, command))
+        (
+            format!("{text}; its Workload is {workload}"),
+            Help::command(Advice::AskAboutWorkload, help, command),
+        )
     } else {
         let help = format!("wait until the controller of the {kind} {name} has made its Workload");
-        (format!("{text}; it has no Workload yet"), Help::words(help))
+        (format!("{text}; it has no Workload yet"), Help::words(Advice::AwaitWorkload, help))
     };
     Finding::new(Code::PartOfAnother, text).with(help)
 }
@@ -157,7 +166,7 @@ fn not_managed(
                     the namespace";
         let finding = Finding::new(Code::NamespaceNotManaged, text)
             .detail(format!("labels of the namespace {namespace}: {}", shown(&labels_there)));
-        return Some(finding.with(Help::words(help)));
+        return Some(finding.with(Help::words(Advice::UseManagedNamespace, help)));
     }
     if named || configuration.manage_jobs_without_queue_name {
         return None;
@@ -195,12 +204,14 @@ fn named_queue(kind: JobKind, reference: &ObjectRef, queue: Option<&str>) -> Hel
     let facts = kind.integration();
     if facts.of_pods {
         // Only a new pod is given the gate that keeps it until it is admitted.
-        return Help::words(format!(
+        let text = format!(
             "create it again with the label {label}={named}: on a pod that is there the label does nothing"
-        ));
+        );
+        return Help::words(Advice::RecreateWithQueue, text);
     }
     let when = if facts.suspends_pods { "none of its pods is ready" } else { "the job is suspended" };
     let help = Help::command(
+        Advice::NameQueue,
         format!("name a LocalQueue in the label {label}, while {when}"),
         format!(
             "kubectl label {} {} -n {} {label}={named}",
@@ -239,7 +250,10 @@ fn without_class(view: &View<'_>, kind: Kind, name: &str) -> Finding {
     if !there.is_empty() {
         finding = finding.detail(format!("there are: {}", there.join(", ")));
     }
-    finding.with(Help::words(format!("create the {word} {name}, or name one that exists")))
+    finding.with(Help::words(
+        Advice::CreatePriorityClass,
+        format!("create the {word} {name}, or name one that exists"),
+    ))
 }
 
 fn incomplete_group(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<Finding> {
@@ -262,6 +276,6 @@ fn incomplete_group(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Opti
     (there < total).then(|| {
         let text = format!("the pod group {group} has {there} of its {total} pods");
         let help = format!("create the {} pods of the group {group} that are missing", total - there);
-        Finding::new(Code::PodGroupIncomplete, text).with(Help::words(help))
+        Finding::new(Code::PodGroupIncomplete, text).with(Help::words(Advice::CompleteGroup, help))
     })
 }

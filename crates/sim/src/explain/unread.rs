@@ -2,6 +2,7 @@
 
 use sluice_engine::{Kind, ObjectRef};
 
+use super::advice::Advice;
 use super::finding::{Code, Finding, Help};
 use super::known::{job_of, job_read};
 use super::{MOST_LISTED, Question};
@@ -28,8 +29,8 @@ pub(super) fn findings<'a>(unread: impl Iterator<Item = &'a Unread>) -> Vec<Find
             Some(known) if known.details.contains(&line) || known.details.len() >= MOST_LISTED => {}
             Some(known) => known.details.push(line),
             None => {
-                let help = "ask again; if that does not help, an administrator should check the manager's rights and the number of objects";
-                found.push(Finding::new(code, about).detail(line).with(Help::words(help)));
+                let help = "ask again; if it stays so, let an administrator see what the manager may read, and how much there is";
+                found.push(Finding::new(code, about).detail(line).with(Help::words(Advice::AskAgain, help)));
             }
         }
     }

@@ -8,6 +8,7 @@ use sluice_api::labels::{
 use sluice_core::Refusal;
 use sluice_engine::{Kind, ObjectRef};
 
+use super::advice::Advice;
 use super::finding::{Code, Finding, Help};
 use super::patch::{Patch, difference, patch_of};
 use super::topology::{TopologyFit, wish};
@@ -157,7 +158,7 @@ pub(super) fn mismatch(
     let (text, help) = match refusal {
         Refusal::WithoutTopology { .. } => (
             format!("pod set {set} asks for nodes by topology, and flavor {flavor} has no topology"),
-            Some(format!("give the flavor {flavor} a topology (topologyName)")),
+            Some((Advice::GiveTopology, format!("give the flavor {flavor} a topology (topologyName)"))),
         ),
         Refusal::OnlyTopology { .. } => (
             format!(
@@ -176,14 +177,17 @@ pub(super) fn mismatch(
         ),
         _ => (
             format!("the nodes of flavor {flavor} are not known by its topology {topology}"),
-            Some(format!(
-                "create the Topology {topology}, or name another one in topologyName of the flavor {flavor}"
+            Some((
+                Advice::CreateTopology,
+                format!(
+                    "create the Topology {topology}, or name another one in topologyName of the flavor {flavor}"
+                ),
             )),
         ),
     };
     let finding = Finding::new(Code::TopologyMismatch, text);
     match help {
-        Some(help) => finding.with(Help::words(help)),
+        Some((advice, help)) => finding.with(Help::words(advice, help)),
         None => finding,
     }
 }

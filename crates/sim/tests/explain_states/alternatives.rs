@@ -118,7 +118,10 @@ pub fn a_job_of_a_namespace_that_is_not_managed_runs_in_another_or_when_the_sele
     let job = world.clone() + JOB;
     let (explained, simulation) = played(&job, &selecting("ml"), 20);
     finding(&explained, Code::NamespaceNotManaged);
-    remedy(&explained, "use another namespace, or let an administrator change managedJobsNamespaceSelector");
+    carried_out(
+        &explained,
+        "use another namespace, or let an administrator change managedJobsNamespaceSelector",
+    );
     assert!(!runs(&simulation), "{}", explained.text());
     let elsewhere = world.clone() + &JOB.replace("namespace: a", "namespace: b");
     for (world, team) in [(&elsewhere, "ml"), (&job, "web")] {
@@ -153,7 +156,7 @@ pub fn a_workload_that_another_program_holds_goes_when_that_lets_it_and_its_job_
         "{}",
         explained.text()
     );
-    remedy(&explained, "the programs that set these finalizers must remove them");
+    carried_out(&explained, "the programs that set these finalizers must remove them");
     simulation.patch("Workload", Some("a"), &name, &json!({"metadata": {"finalizers": null}})).unwrap();
     wait(&mut simulation, 120);
     assert!(!is_suspended(&simulation), "{}", explained.text());

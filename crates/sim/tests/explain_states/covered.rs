@@ -134,11 +134,8 @@ fn shown(code: Code) -> Shown {
                 "s6_5_34_free_quota_another_priority_or_another_policy_end_what_our_gate_holds_back",
             ],
         ),
-        Code::TriedAgain => Reported(
-            &[objects::whatever_the_engine_decides_there_is_a_finding_for_it],
-            "it passes with the next cycle",
-        ),
-        Code::Refused => Reported(
+        Code::TriedAgain => Ends(&[waiting::what_is_tried_again_by_itself_runs_after_a_while]),
+        Code::Refused => Told(
             &[nodes::what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way],
             "the answer knows too little to advise",
         ),
@@ -166,7 +163,30 @@ fn shown(code: Code) -> Shown {
     }
 }
 
-/// What is reported and cannot be ended here is named with its reason, and the tests of elsewhere are there.
+/// The tests that show the states of all findings, and those that only carry out advice; each once.
+pub(super) fn stories() -> Vec<fn()> {
+    let more: [fn(); 6] = [
+        advised::a_job_that_was_admitted_a_moment_ago_has_its_pods_when_it_has_been_started,
+        amounts::a_flavor_that_is_too_small_makes_no_job_smaller_that_waits_for_a_larger_one,
+        unqueued::a_job_below_one_that_names_no_queue_is_no_part_of_what_is_queued,
+        unqueued::a_job_below_one_that_others_manage_runs_when_the_workload_of_that_is_let_in,
+        unqueued::a_pod_without_a_queue_runs_when_it_is_created_again_with_one,
+        waiting::what_is_tried_again_by_itself_runs_after_a_while,
+    ];
+    let of_codes = Code::ALL.into_iter().flat_map(|code| match shown(code) {
+        Ends(tests) | EndsInTheCore(tests, _) | Told(tests, _) => tests,
+        EndsOnAControlPlane(_) => &[],
+    });
+    let mut all: Vec<fn()> = Vec::new();
+    for story in of_codes.copied().chain(more) {
+        if !all.iter().any(|known| std::ptr::fn_addr_eq(*known, story)) {
+            all.push(story);
+        }
+    }
+    all
+}
+
+/// What is told and cannot be ended here is named with its reason, and the tests of elsewhere are there.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
 fn each_finding_has_its_state_played() {

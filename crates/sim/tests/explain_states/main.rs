@@ -1,7 +1,9 @@
 //! Every state of a job: the explanation, and that its advice lets the job start.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue stops")]
 
+mod advised;
 mod alternatives;
+mod amounts;
 mod bounds;
 mod changes;
 mod covered;
@@ -17,13 +19,14 @@ mod topology;
 mod unqueued;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_engine::{Account, ObjectRef, WhyNotMoved};
-use sluice_sim::explain::{Code, Effect, Explained, Patience, Question, Remedy, State, Subject};
+use sluice_sim::explain::{Advice, Code, Effect, Explained, Patience, Question, Remedy, State, Subject};
 use sluice_sim::{File, Kind, Manifest, Manifests, Options, Simulation, Source};
 
 const FLAVOR: &str = "
@@ -196,10 +199,22 @@ fn remedy<'a>(explained: &'a Explained, part: &str) -> &'a Remedy {
     found.unwrap_or_else(|| unreachable!("no remedy says {part:?}: {}", explained.text()))
 }
 
+thread_local! {
+    /// The advice that was carried out on this thread.
+    static DONE: RefCell<BTreeSet<Advice>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// A remedy that is carried out next.
+fn carried_out<'a>(explained: &'a Explained, part: &str) -> &'a Remedy {
+    let remedy = remedy(explained, part);
+    DONE.with_borrow_mut(|done| done.extend(&remedy.advice));
+    remedy
+}
+
 fn act(simulation: &mut Simulation, explained: &Explained, act: &Act) {
     match act {
         Act::Follow(part) => {
-            let remedy = remedy(explained, part);
+            let remedy = carried_out(explained, part);
             assert!(!remedy.patches.is_empty(), "{remedy:?}");
             for patch in &remedy.patches {
                 let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
@@ -207,13 +222,13 @@ fn act(simulation: &mut Simulation, explained: &Explained, act: &Act) {
             }
         }
         Act::Apply(part, manifest) => {
-            remedy(explained, part);
+            carried_out(explained, part);
             for manifest in &read(manifest).objects {
                 simulation.apply(manifest).unwrap();
             }
         }
         Act::Change(part, (kind, namespace, name), merge) => {
-            remedy(explained, part);
+            carried_out(explained, part);
             let namespace = Some(*namespace).filter(|n| !n.is_empty());
             simulation.patch(kind, namespace, name, merge).unwrap();
         }

@@ -165,7 +165,7 @@ pub fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() 
     );
     let repair = "repair the nodes of flavor default or make those schedulable again that are cordoned, or add nodes with its \
                   labels (pool=gpu)";
-    assert_eq!(remedy(&explained, "repair the nodes of flavor default").text, repair);
+    assert_eq!(carried_out(&explained, "repair the nodes of flavor default").text, repair);
     // A replica that does not lead finds the same.
     let (other, _) = manager(&simulation, 150, (true, false));
     assert_eq!(finding(&other, Code::CapacityShort), said);
@@ -215,7 +215,7 @@ pub fn work_that_lost_a_node_moves_when_other_work_on_the_others_has_ended() {
         format!("it lost 1 node(s)\nit was not moved: {NO_ROOM}")
     );
     finding(&explained, Code::CapacityShort);
-    remedy(&explained, "wait until other workloads on these nodes have ended");
+    carried_out(&explained, "wait until other workloads on these nodes have ended");
     assert_eq!(now(&simulation).1, [Code::NodesLost, Code::PodsNotReady]);
     wait(&mut simulation, 240);
     assert_eq!(now(&simulation), (State::Admitted, vec![]));
@@ -226,7 +226,7 @@ pub fn work_that_lost_a_node_moves_when_other_work_on_the_others_has_ended() {
 pub fn work_that_lost_a_node_moves_to_the_one_that_is_added() {
     let (explained, mut simulation) = lost(&world(2, None, &[]), NO_ROOM);
     for manifest in &read(&node("n2")).objects {
-        remedy(&explained, REPAIR);
+        carried_out(&explained, REPAIR);
         simulation.apply(manifest).unwrap();
     }
     wait(&mut simulation, 120);
@@ -238,7 +238,7 @@ pub fn work_that_lost_a_node_moves_to_the_one_that_is_added() {
 pub fn work_that_lost_a_node_runs_on_it_again_when_it_is_repaired() {
     let repaired = json!({"at": "100s", "recoverNodes": {"names": ["n0"]}});
     let (explained, mut simulation) = lost(&world(2, None, &[repaired]), NO_ROOM);
-    remedy(&explained, REPAIR);
+    carried_out(&explained, REPAIR);
     wait(&mut simulation, 120);
     assert_eq!(now(&simulation), (State::Admitted, vec![]));
     assert_eq!((runs(&simulation), on(&simulation)), (true, vec!["n0".to_owned(), "n1".to_owned()]));
@@ -258,7 +258,7 @@ pub fn work_whose_queue_would_not_take_it_back_moves_when_the_queue_would() {
     ] {
         let said = format!("it could not be admitted again: {why}");
         let (explained, mut simulation) = lost(&world(3, Some(before), &[]), &said);
-        remedy(&explained, &format!("make its ClusterQueue able to admit it, so that it can move: {why}"));
+        carried_out(&explained, &format!("let its ClusterQueue take it again, so that it can move: {why}"));
         act(&mut simulation, &explained, &end);
         assert_eq!(now(&simulation), (State::Admitted, vec![]), "{why}");
         assert_eq!(on(&simulation), ["n1", "n2"], "{why}");

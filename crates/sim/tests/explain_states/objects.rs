@@ -9,7 +9,7 @@ metadata: {name: kube-system, labels: {kubernetes.io/metadata.name: kube-system}
 ";
 
 /// A Workload of a real cluster, of which only its objects are known.
-fn of_a_cluster(workload: Value, more: Subject) -> Explained {
+pub(super) fn of_a_cluster(workload: Value, more: Subject) -> Explained {
     let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
     manifests.subject = Some(Subject { workload: Some(workload), ..more });
     ask(&manifests, options())
@@ -22,7 +22,7 @@ fn named(workload: Value, more: Subject) -> Explained {
     Question { names_nodes: true, ..question(&manifests, "mine") }.answer().unwrap()
 }
 
-fn workload(conditions: &Value, more: &Value) -> Value {
+pub(super) fn workload(conditions: &Value, more: &Value) -> Value {
     let mut value = json!({
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
         "metadata": {"name": "job-mine", "namespace": "a", "uid": "w", "ownerReferences": [
@@ -38,7 +38,7 @@ fn workload(conditions: &Value, more: &Value) -> Value {
     value
 }
 
-fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     let at = "2026-01-01T00:00:00Z";
     json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at})
 }

@@ -2,16 +2,22 @@
 
 use super::*;
 
-struct Row {
-    what: &'static str,
-    world: String,
+pub(super) struct Row {
+    pub what: &'static str,
+    pub world: String,
     state: State,
-    code: Code,
+    pub code: Code,
     says: &'static [&'static str],
     act: Act,
 }
 
-fn row(what: &'static str, world: String, code: Code, says: &'static [&'static str], act: Act) -> Row {
+pub(super) fn row(
+    what: &'static str,
+    world: String,
+    code: Code,
+    says: &'static [&'static str],
+    act: Act,
+) -> Row {
     Row { what, world, state: State::Waiting, code, says, act }
 }
 
@@ -88,9 +94,9 @@ fn affinity(terms: &str) -> String {
     )
 }
 
-/// Pods that ask for `cpu` processors each, as a patch of the Job.
-fn requests(cpu: &str) -> Value {
-    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+/// Pods that ask for that much each, as a patch of the Job.
+pub(super) fn requests(each: &Value) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": each}});
     json!({"spec": {"template": {"spec": {"containers": [container]}}}})
 }
 
@@ -312,20 +318,6 @@ fn rows() -> Vec<Row> {
             Act::Follow("tolerate the taint costly"),
         ),
         row(
-            "too many pods",
-            plain.replace("parallelism: 4\n  completions: 4", "parallelism: 12\n  completions: 12"),
-            Code::TooLarge,
-            &["can have at most 10 of flavor default", "ask for at most 10 pods of 1 cpu each"],
-            Act::Follow("starts now with parallelism 10"),
-        ),
-        row(
-            "pods that are too large, each made smaller",
-            plain.replace("requests: {cpu: 1}", "requests: {cpu: 5}"),
-            Code::TooLarge,
-            &["can have at most 10 of flavor default", "ask for at most 2500m cpu for each of the 4 pod(s)"],
-            Act::Change("ask for at most 2500m cpu for each of the 4 pod(s)", ("Job", "a", "mine"), requests("2500m")),
-        ),
-        row(
             "resource that is not covered",
             plain.replace("requests: {cpu: 1}", "requests: {cpu: 1, example.com/gpu: 1}"),
             Code::ResourceNotCovered,
@@ -343,7 +335,7 @@ fn rows() -> Vec<Row> {
             plain.replace("requests: {cpu: 1}", "requests: {cpu: 2}, limits: {cpu: 1}"),
             Code::Misconfigured,
             &["it cannot be admitted as it is: ", "requests must not exceed its limits", "a person or program has to act first"],
-            Act::Change("change the requests and limits of the pods", ("Job", "a", "mine"), requests("1")),
+            Act::Change("change the requests and limits of the pods", ("Job", "a", "mine"), requests(&json!({"cpu": 1}))),
         ),
         row(
             "topology of a flavor without one",
@@ -432,6 +424,7 @@ fn rows() -> Vec<Row> {
         state: State::NotQueued,
         ..row(what, world, code, says, act)
     };
+    rows.extend(amounts::rows());
     rows.extend([
         unqueued(
             "no queue name",

@@ -36,7 +36,7 @@ pub fn a_question_about_a_part_leads_to_the_whole_and_what_lets_that_start() {
     let world = part();
     let explained = ask(&read(&world), options());
     assert_eq!((explained.state, codes(&explained)), (State::NotQueued, vec![Code::PartOfAnother]));
-    let command = remedy(&explained, "ask about the jobset set").command.clone().unwrap();
+    let command = carried_out(&explained, "ask about the jobset set").command.clone().unwrap();
     let words: Vec<&str> = command.split(' ').collect();
     let ["kubectl", "kueue", "explain", kind, name, "-n", "a"] = words[..] else { unreachable!("{command}") };
     let whole = asked(&world, sluice_sim::resource::explained(kind).unwrap(), name);
@@ -48,12 +48,11 @@ pub fn a_question_about_a_part_leads_to_the_whole_and_what_lets_that_start() {
     );
     let mut simulation = cluster(&world);
     act(&mut simulation, &whole, &Act::Follow("starts now: resume the LocalQueue main"));
-    let own = simulation.record().job_named("a/set").unwrap();
-    assert!(own.holds.iter().any(|hold| hold.to.is_none() && hold.admitted.is_some()), "{}", whole.text());
+    assert!(holds(&simulation, "a/set"), "{}", whole.text());
 }
 
 #[test]
-fn a_job_below_one_that_names_no_queue_is_no_part_of_what_is_queued() {
+pub fn a_job_below_one_that_names_no_queue_is_no_part_of_what_is_queued() {
     let world = part().replace("uid: set-uid, labels: {kueue.x-k8s.io/queue-name: main}}", "uid: set-uid}");
     let explained = ask(&read(&world), options());
     let text = explained.text();
@@ -64,6 +63,45 @@ fn a_job_below_one_that_names_no_queue_is_no_part_of_what_is_queued() {
     );
     assert!(text.contains("it is controlled by the jobset set, which names no queue"), "{text}");
     assert!(text.contains("kubectl label jobset set -n a kueue.x-k8s.io/queue-name=main"), "{text}");
+    let open = world.replace("{clusterQueue: cq, stopPolicy: Hold}", "{clusterQueue: cq}");
+    let mut simulation = cluster(&open);
+    assert!(!holds(&simulation, "a/set"), "{text}");
+    act(&mut simulation, &explained, &Act::Follow("name a LocalQueue in the label"));
+    assert!(holds(&simulation, "a/set"), "{text}");
+}
+
+/// Whether a job runs.
+fn holds(simulation: &Simulation, job: &str) -> bool {
+    let own = simulation.record().job_named(job);
+    own.is_some_and(|job| job.holds.iter().any(|hold| hold.to.is_none() && hold.admitted.is_some()))
+}
+
+#[test]
+pub fn a_pod_without_a_queue_runs_when_it_is_created_again_with_one() {
+    let pod = |name: &str, labels: &str| {
+        format!(
+            "
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: a, labels: {{{labels}}}, annotations: {{sluice.dev/run-seconds: \"3600\"}}}}
+spec:
+  restartPolicy: Never
+  containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]
+---
+"
+        )
+    };
+    let (explained, mut simulation) =
+        played(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &pod("mine", "")].concat(), &options(), 10);
+    assert_eq!(codes(&explained), [Code::QueueNameMissing], "{}", explained.text());
+    assert!(!holds(&simulation, "a/mine"), "{}", explained.text());
+    let again = carried_out(&explained, "create it again with the label kueue.x-k8s.io/queue-name=main");
+    assert_eq!(again.command, None, "{again:?}");
+    for manifest in &read(&pod("again", "kueue.x-k8s.io/queue-name: main")).objects {
+        simulation.apply(manifest).unwrap();
+    }
+    wait(&mut simulation, 60);
+    assert!(holds(&simulation, "a/again"), "{}", explained.text());
 }
 
 /// The answer about a Job that was read, and which the engine says is a part of that.
@@ -97,6 +135,47 @@ fn a_job_below_one_that_others_manage_leads_to_the_workload_of_that() {
     }
     // Of one that nothing queues it is no part.
     assert_eq!(codes(&read_as_part(None)), [Code::QueueNameMissing]);
+}
+
+#[test]
+pub fn a_job_below_one_that_others_manage_runs_when_the_workload_of_that_is_let_in() {
+    let tour = JobKind::external("Tour.v1.example.com").unwrap();
+    let part = |workload: Option<&str>| {
+        let whole =
+            sluice_engine::Whole { kind: tour, name: "grand".into(), workload: workload.map(Into::into) };
+        read_as_part(Some(whole))
+    };
+    // Its controller makes the Workload in time.
+    carried_out(&part(None), "wait until the controller of the tour grand has made its Workload");
+    let made = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: tour-grand, namespace: a}
+spec:
+  queueName: main
+  podSets:
+  - name: main
+    count: 4
+    template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+---
+";
+    let queue = LOCAL_QUEUE.replace("{clusterQueue: cq}", "{clusterQueue: cq, stopPolicy: Hold}");
+    let world = [FLAVOR, CLUSTER_QUEUE, &queue, made].concat();
+    let asked_for = part(Some("tour-grand"));
+    let command = carried_out(&asked_for, "ask about the Workload tour-grand").command.clone().unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    let ["kubectl", "kueue", "explain", kind, name, "-n", "a"] = words[..] else { unreachable!("{command}") };
+    let whole = asked(&world, sluice_sim::resource::explained(kind).unwrap(), name);
+    assert_eq!(codes(&whole), [Code::LocalQueueStopped], "{}", whole.text());
+    let mut simulation = cluster(&world);
+    let admitted = |simulation: &Simulation| {
+        let of = ObjectRef::namespaced(Kind::Workload, "a", "tour-grand");
+        let conditions = simulation.object(&of).unwrap()["status"]["conditions"].clone();
+        conditions.as_array().into_iter().flatten().any(|c| c["type"] == "Admitted" && c["status"] == "True")
+    };
+    assert!(!admitted(&simulation), "{}", whole.text());
+    act(&mut simulation, &whole, &Act::Follow("resume the LocalQueue main"));
+    assert!(admitted(&simulation), "{}", whole.text());
 }
 
 /// The command of a part names its whole in a word that is understood.
@@ -181,7 +260,7 @@ pub fn what_was_made_without_pods_is_queued_when_it_asks_for_some() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &stateful_set(0)].concat();
     let (explained, mut simulation) = played(&world, &options(), 10);
     assert_eq!(codes(&explained), [Code::OnHold], "{}", explained.text());
-    remedy(&explained, "scale the job up again");
+    carried_out(&explained, "scale the job up again");
     simulation.patch("StatefulSet", Some("a"), "mine", &json!({"spec": {"replicas": 2}})).unwrap();
     wait(&mut simulation, 60);
     assert!(runs(&simulation), "{}", explained.text());

@@ -54,7 +54,7 @@ pub fn what_it_preempts_is_named_until_its_pods_are_gone() {
     let (explained, mut simulation) = played(&world, &options(), 20);
     let said = finding(&explained, Code::PreemptionPending);
     assert!(said.starts_with("1 workload(s) are being stopped to make room for it\na/job-first-"), "{said}");
-    remedy(&explained, "wait until their pods are gone");
+    carried_out(&explained, "wait until their pods are gone");
     assert!(!runs(&simulation));
     wait(&mut simulation, 120);
     assert!(runs(&simulation), "{}", explained.text());
@@ -72,7 +72,7 @@ pub fn whose_pods_keep_it_waiting_is_named_until_they_are_ready() {
     let (explained, mut simulation) = played(&world, &options, 20);
     let said = finding(&explained, Code::WaitingForPodsReady);
     assert!(said.contains("waitForPodsReady.blockAdmission") && said.contains("\na/job-first-"), "{said}");
-    remedy(&explained, "wait until their pods are ready");
+    carried_out(&explained, "wait until their pods are ready");
     assert!(!runs(&simulation), "{}", explained.text());
     wait(&mut simulation, 120);
     assert!(runs(&simulation), "{}", explained.text());
@@ -119,7 +119,7 @@ spec:
     assert_eq!(explained.state, State::NotQueued, "{}", explained.text());
     let said = finding(&explained, Code::PodGroupIncomplete);
     assert_eq!(said, "the pod group mine has 1 of its 2 pods");
-    remedy(&explained, "create the 1 pods of the group mine that are missing");
+    carried_out(&explained, "create the 1 pods of the group mine that are missing");
     let mut simulation = cluster(&world);
     assert!(!runs(&simulation));
     for manifest in &read(&pod("mine-1")).objects {
@@ -183,7 +183,7 @@ pub fn what_the_provider_says_is_reported_and_that_nodes_are_chosen_only_then() 
     assert!(!explained.checks[0].provider.is_empty(), "{:?}", explained.checks);
     let said = finding(&explained, Code::NodesNotChosen);
     assert_eq!(said, "nodes are chosen once the checks are ready, for pod set main");
-    remedy(
+    carried_out(
         &explained,
         "wait for the controller kueue.x-k8s.io/provisioning-request to set the check nodes to Ready",
     );
@@ -218,8 +218,8 @@ pub fn a_job_that_was_put_back_is_tried_again_when_it_is_said() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, JOB, &slow].concat();
     let (explained, mut simulation) = played(&world, &options, 50);
     let said = finding(&explained, Code::BackingOff);
-    assert!(said.ends_with("it was requeued 1 time(s)"), "{said}");
-    remedy(&explained, "wait until ");
+    assert!(said.ends_with("it was put back 1 time(s)"), "{said}");
+    carried_out(&explained, "wait until ");
     assert!(!runs(&simulation), "{}", explained.text());
     wait(&mut simulation, 60);
     assert!(runs(&simulation), "{}", explained.text());
@@ -293,7 +293,7 @@ pub fn a_check_that_wants_a_retry_says_what_follows_and_when() {
          it asks for a retry after 600 s\n\
          it gives its quota back once its pods are gone, and is queued again 600 s after the check said so"
     );
-    remedy(&explained, "wait: it gives its quota back once its pods are gone");
+    carried_out(&explained, "wait: it gives its quota back once its pods are gone");
     assert!(!explained.text().contains("to set the check budget to Ready"), "{}", explained.text());
     wait(&mut simulation, 10);
     let explained = explained_now(&simulation);
@@ -322,7 +322,7 @@ pub fn a_check_that_rejects_says_that_it_is_deactivated_and_it_starts_when_it_is
         "the admission check budget rejects it (Rejected): the office says no\n\
          the manager deactivates it; it is not retried until you activate it"
     );
-    remedy(&explained, "correct what the check budget reports, and activate the Workload then");
+    carried_out(&explained, "correct what the check budget reports, and activate the Workload then");
     wait(&mut simulation, 10);
     let explained = explained_now(&simulation);
     assert_eq!(explained.state, State::Deactivated, "{}", explained.text());
@@ -345,11 +345,44 @@ pub fn a_check_whose_object_is_gone_continues_when_it_is_created_again() {
     assert_eq!(explained.state, State::Checking, "{}", explained.text());
     assert_eq!(explained.checks[0].controller, None);
     for manifest in &read(CHECK).objects {
-        remedy(&explained, "create the AdmissionCheck budget again, or take it out of the ClusterQueue");
+        carried_out(&explained, "create the AdmissionCheck budget again, or take it out of the ClusterQueue");
         simulation.apply(manifest).unwrap();
     }
     wait(&mut simulation, 320);
     assert!(runs(&simulation), "{}", explained.text());
+}
+
+/// What the engine may decide in a cycle and decides otherwise in a later one, and that it runs when it has waited.
+#[test]
+pub fn what_is_tried_again_by_itself_runs_after_a_while() {
+    use sluice_core::{Detail, PodSetRefusal, Reason, Refusal, Unadmitted};
+    let missing = vec![Refusal::FlavorNotFound { flavor: "default".into() }];
+    let pod_sets = vec![PodSetRefusal { name: "main".into(), refusals: missing }];
+    for (detail, says) in [
+        (Detail::NoLongerFits, "wait: it is tried again in the next cycle"),
+        (Detail::DeferredFit, "wait: it is tried again in the next cycle"),
+        (
+            Detail::Bypassed,
+            "wait: it is tried again when what the equivalent Workload lacks may have become free",
+        ),
+        (Detail::QueueInactive("cq".into()), "wait: something that it depends on has changed since"),
+        (Detail::Flavors { pod_sets, pending_preemptions: 0 }, "wait: it is tried again"),
+    ] {
+        let short = first().replace("sluice.dev/run-seconds: \"3600\"", "sluice.dev/run-seconds: \"60\"");
+        let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &short, &later(JOB, "")].concat();
+        let (_, mut simulation) = played(&world, &options(), 20);
+        let own = simulation.objects(Kind::Workload).find(|(of, _)| of.name.starts_with("job-mine-"));
+        let (reference, workload) = own.unwrap();
+        let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
+        let decision =
+            Unadmitted { reason: Reason::WaitingForQuota, detail, requests: std::sync::Arc::from([]) };
+        let explained = reported(workload.clone(), &Account { decision: Some(decision), ..account });
+        finding(&explained, Code::TriedAgain);
+        carried_out(&explained, says);
+        assert!(!runs(&simulation), "{}", explained.text());
+        wait(&mut simulation, 60);
+        assert!(runs(&simulation), "{}", explained.text());
+    }
 }
 
 #[test]
@@ -359,7 +392,7 @@ pub fn quota_that_is_in_use_is_reported_and_free_when_its_holder_ends() {
     let (explained, mut simulation) = played(&world, &options(), 20);
     let said = finding(&explained, Code::QuotaShort);
     assert_eq!(said, "quota that pod set main needs is in use\ncpu of flavor default: 4 needed, 0 free");
-    remedy(&explained, "starts when a/first finishes");
+    carried_out(&explained, "starts when a/first finishes");
     assert!(!runs(&simulation));
     wait(&mut simulation, 60);
     assert!(runs(&simulation), "{}", explained.text());

@@ -18,9 +18,10 @@ use super::page::{go, is_own_and_quiet, open_report, placed_in, play};
 use super::{Caller, data};
 
 /// The program, and the address that it prints.
-async fn start(kubeconfig: &Path) -> (Child, String) {
+async fn start(kubeconfig: &Path, more: &[&str]) -> (Child, String) {
     let mut command = Command::new(binary().unwrap());
     command.args(["dashboard", "--no-open"]).arg("--kubeconfig").arg(kubeconfig).env_remove("KUBECONFIG");
+    command.args(more);
     let mut program = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
     let first = lines.next_line().await.unwrap().unwrap();
@@ -30,11 +31,12 @@ async fn start(kubeconfig: &Path) -> (Child, String) {
 
 /// With an administrator's kubeconfig, and with one of a team's user. `theirs` has a job that is deleted meanwhile.
 pub async fn look(plane: &ControlPlane, (ours, theirs, racks): (&Place<'_>, &Place<'_>, &Place<'_>)) {
-    let (mut program, url) = start(&plane.kubeconfig_path()).await;
+    let (mut program, url) = start(&plane.kubeconfig_path(), &[]).await;
     let (address, key) = url.split_once("/#key=").unwrap();
     let owner = Caller::new(address, Some(key));
     who_may_ask(&owner, address).await;
     every_header(&owner).await;
+    which_configuration_is_simulated(plane, &owner).await;
     let mut page = in_a_browser(&url, (ours, racks)).await;
     of_a_team(plane, &owner, ours).await;
     theirs.delete_job("secret").await.unwrap();
@@ -80,6 +82,23 @@ async fn every_header(owner: &Caller) {
     }
 }
 
+/// The default one is said to be that; a file's is the manager's.
+async fn which_configuration_is_simulated(plane: &ControlPlane, owner: &Caller) {
+    let assumed = async |caller: &Caller| {
+        let (status, text) = caller.tomorrow(&json!({"for": "1h", "changes": []})).await;
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()["defaultConfiguration"].clone()
+    };
+    assert_eq!(assumed(owner).await, true);
+    let file = plane.folder().join("manager.yaml");
+    std::fs::write(&file, "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n").unwrap();
+    let args = ["--config", file.to_str().unwrap()];
+    let (mut program, url) = start(&plane.kubeconfig_path(), &args).await;
+    let (address, key) = url.split_once("/#key=").unwrap();
+    assert_eq!(assumed(&Caller::new(address, Some(key))).await, false);
+    program.kill().await.unwrap();
+}
+
 /// Every view, wide and light, and on a phone in the dark. The page is left at the list of workloads.
 async fn in_a_browser(url: &str, (ours, racks): (&Place<'_>, &Place<'_>)) -> Page {
     let (address, key) = url.split_once("/#key=").unwrap();
@@ -122,6 +141,7 @@ async fn in_a_browser(url: &str, (ours, racks): (&Place<'_>, &Place<'_>)) -> Pag
     page.click("Estimate starts").await.unwrap();
     page.wait_for_text("Estimated at").await.unwrap();
     play(&mut page, ("dash-a", "3")).await;
+    page.wait_for_text("this is simulated with the default one").await.unwrap();
     placed_in(&mut page, 2).await;
     open_report(&mut page, &data::report()).await;
     go(&mut page, "workload", &["4 workloads"]).await;
@@ -166,7 +186,7 @@ async fn places_in_the_queue(owner: &Caller, alice: &Caller) {
 /// With the rights of a team's user, other teams' jobs are not there, and what cannot be read is said in words.
 async fn of_a_team(plane: &ControlPlane, owner: &Caller, ours: &Place<'_>) {
     let kubeconfig = plane.kubeconfig_for_service_account("dash-a", "alice").await.unwrap();
-    let (mut program, url) = start(&kubeconfig).await;
+    let (mut program, url) = start(&kubeconfig, &[]).await;
     let (address, key) = url.split_once("/#key=").unwrap();
     places_in_the_queue(owner, &Caller::new(address, Some(key))).await;
     let mut page = Page::start().await.unwrap();

@@ -132,6 +132,27 @@ async fn pods_without_their_volume_run_when_it_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pods_that_want_a_port_that_others_have_run_when_it_is_free() {
+    let place = place("explain-ports", &json!({})).await;
+    pool(&place, "one").make(&place.client).await.unwrap();
+    let with_port = async |name: &str| {
+        let mut job = job(name, "lq", 1, 1, 3_600);
+        let ports = json!([{"containerPort": 80, "hostPort": 8_080}]);
+        job["spec"]["template"]["spec"]["containers"][0]["ports"] = ports;
+        place.make_job(&job).await.unwrap();
+    };
+    with_port("first").await;
+    wait_for_pods(&place, "first", 1).await;
+    with_port("mine").await;
+    let answer = pending(&place, "didn't have free ports").await;
+    let advice = remedy(&answer, "change the nodes or the pods by what the scheduler says of them");
+    let described = follow(&place, advice).await;
+    assert!(described.contains("8080/TCP"), "{described}");
+    place.delete_job("first").await.unwrap();
+    is_well(&place).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pods_with_a_gate_of_another_program_run_when_it_takes_the_gate_away() {
     let place = place("explain-gate", &json!({})).await;
     pool(&place, "one").make(&place.client).await.unwrap();

@@ -213,19 +213,31 @@ async fn containers_run_when_what_is_advised_is_done(
     let waits = "mine-0: container c: CreateContainerConfigError: configmap \"settings\" not found";
     let page = says(manager, "default", "mine", &[waits]).await;
     assert!(page.contains("create the ConfigMap or Secret that the container names"), "{page}");
-    as_said(plane, "kubectl create configmap settings -n default --from-literal=mode=wrong").await;
+    as_said(plane, "kubectl create configmap settings -n default --from-literal=mode=half").await;
+
+    kubelet(client, "mine").await;
+    let waits = "mine-0: container c: PostStartHookError: the mode half is not known";
+    let page = says(manager, "default", "mine", &[waits]).await;
+    assert!(page.contains("change what the message of the container names"), "{page}");
+    let described = as_said(plane, describe).await;
+    assert!(described.contains("PostStartHookError"), "{described}");
+    set_mode(plane, "wrong").await;
 
     kubelet(client, "mine").await;
     let page = says(manager, "default", "mine", &["mine-0: container c: CrashLoopBackOff"]).await;
     assert!(page.contains("read why the container ended: it is restarted again and again"), "{page}");
     // There is no kubelet that has logs: what they would say is mended.
     assert!(page.contains("kubectl logs mine-0 -n default -c c --previous"), "{page}");
-    let right = ["patch", "configmap", "settings", "-n", "default", "-p", "{\"data\":{\"mode\":\"right\"}}"];
-    kubectl(plane, &right).await.unwrap();
+    set_mode(plane, "right").await;
 
     kubelet(client, "mine").await;
     let page = says(manager, "default", "mine", &[missing]).await;
     assert!(!page.contains("do not run yet"), "{page}");
+}
+
+async fn set_mode(plane: &ControlPlane, mode: &str) {
+    let data = json!({"data": {"mode": mode}}).to_string();
+    kubectl(plane, &["patch", "configmap", "settings", "-n", "default", "-p", &data]).await.unwrap();
 }
 
 /// Runs a command of the page.
@@ -278,6 +290,9 @@ async fn kubelet(client: &Client, job: &str) {
     let (phase, state) = match (image.as_deref(), settings) {
         (Some(GOOD_IMAGE), None) => {
             ("Pending", waiting("CreateContainerConfigError", "configmap \"settings\" not found"))
+        }
+        (Some(GOOD_IMAGE), Some(settings)) if settings["mode"] == "half" => {
+            ("Running", waiting("PostStartHookError", "the mode half is not known"))
         }
         (Some(GOOD_IMAGE), Some(settings)) if settings["mode"] == "wrong" => {
             ("Running", waiting("CrashLoopBackOff", "back-off 10s restarting failed container"))

@@ -104,6 +104,7 @@ export function view(host) {
       const sentences = answer.difference ?? [];
       const left = answer.refused?.count > 0 ? [el("p", { class: "plain" }, `${number(answer.refused.count)} workloads are left out: the manager refuses them for reasons that cannot be simulated, see Explain. ${(answer.refused.names ?? []).join(", ")}`)] : [];
       if (answer.notPlayed > 0) left.push(el("p", { class: "plain" }, `${number(answer.notPlayed)} objects that cannot be simulated are left out.`));
+      if (answer.defaultConfiguration) left.push(el("p", { class: "plain" }, "The manager's configuration is not known here: this is simulated with the default one. With sluice dashboard --config FILE it is the manager's."));
       note.replaceChildren(...left, ...(answer.changed ? [el("h2", null, "What the changes bring"), el("ul", { class: "words" }, sentences.slice(0, 200).map((text) => el("li", null, String(text))))] : []));
       end = reports(below, sides);
     } catch (error) {

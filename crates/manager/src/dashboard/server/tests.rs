@@ -126,7 +126,7 @@ impl Source for Fixed {
             let (configuration, _) =
                 Configuration::parse("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration")
                     .unwrap();
-            Ok(Begin { live: Live::default(), configuration, left: 0 })
+            Ok(Begin { live: Live::default(), configuration, assumed: false, left: 0 })
         })
     }
 }

@@ -30,6 +30,8 @@ const PLAYING: Duration = Duration::from_secs(20);
 /// How long a result is used although something has changed since; and how long if nothing has.
 const FRESH: Duration = Duration::from_secs(30);
 const GOOD: Duration = Duration::from_mins(5);
+/// What is added to the basis where the manager's configuration is not known.
+const ASSUMED: &str = "; with the default configuration, as the manager's is not known";
 /// Answers that are kept.
 const MOST_KEPT: usize = 64;
 
@@ -165,7 +167,7 @@ fn found(
     wanted: &[WorkloadKey],
     waiting: usize,
 ) -> Result<Known, Refusal> {
-    let since = Instant::now();
+    let (since, assumed) = (Instant::now(), begin.assumed);
     let (manifests, options) = world((begin, cancel.clone()), None);
     let at = options.start;
     let mut present = present(&manifests, options)?;
@@ -180,7 +182,11 @@ fn found(
         return Ok(Known { barred, ..Known::blank(at, waiting) });
     }
     let over = || cancel.is_cancelled() || pace.is_over(since, |stops| stops.one);
-    let expected = expected(&present, &wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
+    let mut expected =
+        expected(&present, &wanted, HORIZON, Patience::until(&over)).map_err(|_| unplayable())?;
+    if assumed {
+        expected.basis.push_str(ASSUMED);
+    }
     let late = expected.futures == 0;
     let why_not = late.then(|| format!("the simulation takes longer than {PLAYING:?}"));
     Ok(Known { at, expected, why_not, barred, waiting })

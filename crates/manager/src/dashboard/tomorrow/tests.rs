@@ -86,7 +86,7 @@ fn begin() -> Begin {
         objects.push(job(namespace, name, u32::try_from(second).unwrap()));
     }
     let live = Live { objects, ..Live::default() };
-    Begin { live, configuration: Options::default_configuration(), left: 1 << 20 }
+    Begin { live, configuration: Options::default_configuration(), assumed: false, left: 1 << 20 }
 }
 
 fn quota_of(value: &str) -> Change {
@@ -121,6 +121,9 @@ fn with_more_quota_a_job_starts_sooner_and_the_words_say_so() {
     assert_eq!(answer["base"]["hidden"], false);
     let same = simulated(begin(), day, &[], &admin()).unwrap();
     assert_eq!((&same["changed"], &same["difference"]), (&Value::Null, &json!([])));
+    assert_eq!(same["defaultConfiguration"], false);
+    let assumed = simulated(Begin { assumed: true, ..begin() }, day, &[], &admin()).unwrap();
+    assert_eq!(assumed["defaultConfiguration"], true);
 }
 
 /// The difference in words.

@@ -1,16 +1,19 @@
 //! The history of a Workload, as far as anything says it: its conditions and checks, which are those of the present attempt only, the journal, what
 //! is remembered of the whole cluster, and its events, which the API server keeps for an hour.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::conditions::reason;
 use sluice_api::journal::{self, WorkloadLine};
 use sluice_api::slim;
-use sluice_sim::explain::{Event, are_reported};
+use sluice_sim::explain::{Event, are_told, rank};
 
-use crate::dashboard::happening::{Happening, rank, word};
+use crate::dashboard::happening::{Happening, word};
 use crate::dashboard::rows::{Fact, WorkloadRow};
 use crate::dashboard::snapshot::Snapshot;
+
+/// The most that clocks may differ.
+const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 /// It waits for quota, and why.
 const WAITING: &str = "waiting";
@@ -32,7 +35,12 @@ impl Moment {
 
     /// What it says: checks differ by their names.
     fn says(&self) -> (&str, &str) {
-        (&self.what, if self.what.starts_with("check") { &self.reason } else { "" })
+        (&self.what, self.check().unwrap_or_default())
+    }
+
+    /// The check that it is about, if it is about one.
+    fn check(&self) -> Option<&str> {
+        self.what.starts_with("check").then_some(&self.reason)
     }
 }
 
@@ -44,9 +52,10 @@ pub fn life(
     (events, journal): (Option<&[Value]>, &[WorkloadLine]),
 ) -> Vec<Value> {
     let mut moments = present(row, workload);
+    let past = decided_once(journal.iter().filter_map(of_line).collect(), &mut moments);
     let remembered = snapshot.recent.iter().filter(|one| is_of(one, row)).filter_map(of_happening);
     // These have the times of the conditions that said the same.
-    for moment in journal.iter().filter_map(of_line).chain(remembered) {
+    for moment in past.into_iter().chain(remembered) {
         if !moments.iter().any(|known| known.at == moment.at && known.says() == moment.says()) {
             moments.push(moment);
         }
@@ -61,6 +70,36 @@ pub fn life(
     in_order(&mut moments);
     let shown = |one: Moment| json!({"at": one.at.to_string(), "what": one.what, "reason": one.reason, "message": one.message});
     moments.into_iter().map(shown).collect()
+}
+
+/// What the journal says, with each decision of a check once. A line about a check has the time of its controller's clock, or else that of the replica
+/// that wrote it: lines of two replicas may differ, and differ from what the object says now, which is told with the time of the line then.
+fn decided_once(mut lines: Vec<Moment>, present: &mut [Moment]) -> Vec<Moment> {
+    lines.sort_by_key(|line| line.at);
+    let mut past: Vec<Moment> = Vec::new();
+    // A check is asked again in the next attempt.
+    let last_about = |past: &[Moment], check: &str| {
+        let mut latest = past.iter().rev();
+        latest.find(|one| one.what == "reserved" || one.check() == Some(check)).cloned()
+    };
+    for line in lines {
+        let before = line.check().and_then(|check| last_about(&past, check));
+        let again =
+            |before: &Moment| before.says() == line.says() && line.at.duration_since(before.at) <= SKEW;
+        if before.is_none_or(|before| !again(&before)) {
+            past.push(line);
+        }
+    }
+    let reserved = present.iter().find(|one| one.what == "reserved").map(|one| one.at);
+    for known in present {
+        let last = known.check().and_then(|check| last_about(&past, check));
+        if let Some(last) = last.filter(|last| last.says() == known.says())
+            && reserved.is_none_or(|reserved| reserved <= last.at)
+        {
+            known.at = last.at;
+        }
+    }
+    past
 }
 
 /// Conditions and checks have whole seconds, events parts of them: within a second it is the order of a life that counts.

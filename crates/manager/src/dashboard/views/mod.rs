@@ -1,5 +1,7 @@
 //! The views: what a viewer sees of a snapshot. Pure.
 
+#[cfg(test)]
+mod budgets;
 pub mod displaced;
 pub mod items;
 pub mod lent;

@@ -94,7 +94,7 @@ impl Source for Cluster {
         self.read.fetch_add(1, Ordering::Relaxed);
         let live = Live { objects: (self.objects)(), ..Live::default() };
         let configuration = Options::default_configuration();
-        Box::pin(async move { Ok(Begin { live, configuration, left: bytes }) })
+        Box::pin(async move { Ok(Begin { live, configuration, assumed: false, left: bytes }) })
     }
 }
 
@@ -228,6 +228,7 @@ async fn no_start_is_expected_in_queues_that_are_stopped_incomplete_or_being_del
         let begin = Begin {
             live: Live { objects: all, ..Live::default() },
             configuration: Options::default_configuration(),
+            assumed: false,
             left: 0,
         };
         let keys: Vec<_> = [("secret-ns", "secret"), ("a", "own"), ("a", "urgent")]
@@ -239,6 +240,18 @@ async fn no_start_is_expected_in_queues_that_are_stopped_incomplete_or_being_del
         for key in &keys {
             assert!(known.barred[key].contains(why), "{why}: {:?}", known.barred);
         }
+    }
+}
+
+#[test]
+fn starts_with_a_configuration_that_is_not_the_managers_say_so() {
+    for assumed in [false, true] {
+        let live = Live { objects: objects(false), ..Live::default() };
+        let begin = Begin { live, configuration: Options::default_configuration(), assumed, left: 0 };
+        let keys = [WorkloadKey { namespace: "a".into(), name: "own".into() }];
+        let pace = Pace { alone: STOPS, shared: STOPS, waiting: Waiting::default() };
+        let known = found((begin, Cancel::default(), pace), "cq", &keys, 3).unwrap();
+        assert_eq!(known.expected.basis.ends_with(ASSUMED), assumed, "{}", known.expected.basis);
     }
 }
 
