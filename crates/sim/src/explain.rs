@@ -47,7 +47,7 @@ use facts::holds_quota;
 
 pub use advice::Advice;
 pub use barred::AsRead;
-pub use events::{Event, MOST_EVENTS, are_told, rank};
+pub use events::{Event, MOST_EVENTS, are_reported, rank};
 pub use explained::Explained;
 pub use finding::{Check, Code, Finding, PendingPod, State};
 pub use forecast::Forecast;

@@ -167,10 +167,7 @@ async fn jobs_of_a_parent_that_others_manage_run_on_its_quota_alone() {
     child(&place, "free", None, &owner("free", &free)).await;
     wait_until_active(&place, "free").await;
     let explained = explanation(&place, "free").await;
-    assert!(
-        explained.contains("it names no queue, so that it is not managed, and runs at once"),
-        "{explained}"
-    );
+    assert!(explained.contains("it names no queue, so it is not managed and runs at once"), "{explained}");
     place.wait_for_counts([2, 1, 1]).await.unwrap();
 
     // Pods are queued themselves here, but not those of a tour that is.

@@ -119,14 +119,14 @@ async fn the_guide_reads_the_same_on_an_older_autoscaler_and_over_a_crash() {
     assert_eq!((&evictions[0]["reason"], &evictions[0]["count"]), (&json!("AdmissionCheck"), &json!(1)));
     eventually("the failure to be told", DEADLINE, || async {
         let events = all(&plane, "events.k8s.io", "Event").await;
-        let is_told = |event: &Value| {
+        let is_reported = |event: &Value| {
             event["reason"] == "AdmissionCheckUpdated"
                 && event["reportingController"] == "kueue-provisioning-request-controller"
                 && event["note"]
                     .as_str()
                     .is_some_and(|note| note.contains("updated state from Pending to Retry"))
         };
-        Ok(progress(events.iter().any(is_told), format!("{events:#?}")))
+        Ok(progress(events.iter().any(is_reported), format!("{events:#?}")))
     })
     .await
     .unwrap();

@@ -18,7 +18,7 @@ const FACTOR_OF_SCROLLING: f64 = 8.0;
 const FIRST: f64 = 5_000.0;
 /// Two pictures while a table is scrolled there: 95 of 100, and the longest.
 const SCROLLING: [f64; 2] = [500.0, 2_000.0];
-/// The best of so many tries counts: other programs run on the machine, too.
+/// The number of tries, of which the best counts: other programs run on the machine, too.
 const TRIES: usize = 3;
 /// And of so many while the best is not good enough: these programs may be busy for some time.
 const MOST_TRIES: usize = 20;

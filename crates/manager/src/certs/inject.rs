@@ -105,7 +105,7 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-/// The prefix of the chart's names, as the webhook Service's name tells.
+/// The prefix of the chart's names, as the webhook Service's name says.
 pub fn prefix_of(service: &str) -> &str {
     service.strip_suffix("-webhook-service").unwrap_or("kueue")
 }
@@ -317,7 +317,7 @@ impl Injector {
             let found: ApiService = match Call::get(&uri).send_as(&self.client, TIMEOUT).await {
                 Ok(found) => found,
                 Err(error) if matches!(error.code(), Some(403 | 404)) => {
-                    debug!(object = %uri, %error, "no CA was put in");
+                    debug!(object = %uri, %error, "no CA was injected");
                     continue;
                 }
                 Err(error) => return Err(error),

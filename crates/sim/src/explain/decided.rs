@@ -45,7 +45,7 @@ impl Question<'_> {
             | Detail::QueueMissing(_) => found.push(tried_again(
                 decision,
                 Advice::AwaitChange,
-                "wait: something that it depends on has changed since, and it is tried again; if it stays so, see the condition \
+                "wait: something that it depends on has changed since, and it is tried again; if it persists, see the condition \
                  Active of its ClusterQueue",
             )),
             Detail::NoLongerFits | Detail::OverlappingTargets | Detail::DeferredFit => {
@@ -54,7 +54,7 @@ impl Question<'_> {
             Detail::Bypassed => found.push(tried_again(
                 decision,
                 Advice::AwaitEquivalent,
-                "wait: it is tried again when what the equivalent Workload lacks may have become free",
+                "wait: it is retried when the missing quota of the equivalent Workload may be free",
             )),
         }
         found
@@ -102,7 +102,7 @@ impl Question<'_> {
             victims.take(MOST_LISTED).map(|(r, _)| self.shown(&r.namespace, &r.name)).collect();
         let text =
             format!("{} workload(s) are being stopped to make room for it", pending.max(names.len()).max(1));
-        let help = "wait until their pods are gone; if that takes long, look for pods that do not end";
+        let help = "wait until their pods are gone; if that takes long, look for pods that do not terminate";
         let mut finding =
             Finding::new(Code::PreemptionPending, text).with(Help::words(Advice::AwaitVictims, help));
         finding.details = names;

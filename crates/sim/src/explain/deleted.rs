@@ -18,7 +18,8 @@ pub(super) fn is(object: &Value) -> bool {
 
 /// The finding that a Workload or its job is being deleted.
 pub(super) fn own(object: &Value) -> Option<Finding> {
-    let help = "the programs that set these finalizers must remove them: until then it exists, and nothing of it is started";
+    let help =
+        "the programs that set these finalizers must remove them. Until then it exists, but does not start";
     finding(Code::BeingDeleted, object, "", (Advice::AwaitFinalizers, help))
 }
 
@@ -50,9 +51,9 @@ fn held(object: &Value) -> String {
 pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Option<&Value>) -> Vec<Finding> {
     let mut found = Vec::new();
     let none = ": nothing is admitted through it";
-    let other = (Advice::UseOtherQueue, "name another queue, or make it anew once it is gone");
+    let other = (Advice::UseOtherQueue, "name another queue, or create it again once it is gone");
     if let Some(object) = view.cluster(Kind::Namespace, namespace) {
-        let more = ": no pods are made in it any more";
+        let more = ": no new pods can be created in it";
         let help = (Advice::UseOtherNamespace, "use another namespace");
         found.extend(finding(Code::NamespaceTerminating, object, more, help));
     }
@@ -66,7 +67,7 @@ pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Opt
     }
     for cohort in cohorts(view, text(&queue["spec"]["cohortName"])) {
         let help =
-            "name another Cohort, or make it anew: once it is gone, its own quota and its parent are gone";
+            "name another Cohort, or create it again: once it is gone, its own quota and its parent are gone";
         found.extend(finding(Code::CohortTerminating, cohort, goes_on, (Advice::UseOtherCohort, help)));
     }
     found

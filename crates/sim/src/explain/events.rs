@@ -96,14 +96,14 @@ impl Event {
 
 /// Something that happened, in a line.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Reported {
     pub at: Timestamp,
     /// In the words of a life; empty if it has none.
     word: &'static str,
     pub line: String,
 }
 
-impl Told {
+impl Reported {
     /// Of a condition.
     pub fn condition(condition: &Condition) -> Self {
         let (at, kind, status) = (condition.last_transition_time.0, &condition.type_, &condition.status);
@@ -119,11 +119,11 @@ impl Told {
 
     /// In the order of a life: conditions have whole seconds, events parts of them.
     pub fn in_order(all: &mut [Self]) {
-        let evictions = all.iter().filter(|told| ["evicted", "Preempted"].contains(&told.word));
-        let evictions: Vec<i64> = evictions.map(|told| told.at.as_second()).collect();
-        all.sort_by_key(|told| {
-            let second = told.at.as_second();
-            (second, rank(told.word, evictions.contains(&second)), told.at)
+        let evictions = all.iter().filter(|reported| ["evicted", "Preempted"].contains(&reported.word));
+        let evictions: Vec<i64> = evictions.map(|reported| reported.at.as_second()).collect();
+        all.sort_by_key(|reported| {
+            let second = reported.at.as_second();
+            (second, rank(reported.word, evictions.contains(&second)), reported.at)
         });
     }
 }
@@ -164,14 +164,14 @@ pub fn rank(what: &str, evicted: bool) -> u8 {
 }
 
 /// What the conditions do not say. Names of other namespaces are left out unless `all` of them may be shown.
-pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<Told> {
+pub(super) fn lines(events: &[Value], conditions: &[Condition], all: bool) -> Vec<Reported> {
     let all_events = Event::all(events);
     let said = all_events.iter().map(|event| (event.condition(), event.at)).collect::<Vec<_>>();
     let known = conditions.iter().map(|c| (Some((&*c.type_, &*c.status)), c.last_transition_time.0));
     let reported = are_reported(&said, &known.collect::<Vec<_>>(), |what| *what == Some(WAITS));
     let shown = |event: &Event| all || event.reason != NAMES_OTHERS;
-    let left = all_events.iter().zip(told).filter(|(event, told)| !told && shown(event));
-    left.map(|(event, _)| Told::event(event)).collect()
+    let left = all_events.iter().zip(reported).filter(|(event, reported)| !reported && shown(event));
+    left.map(|(event, _)| Reported::event(event)).collect()
 }
 
 /// Whether each event, oldest first, says what is `known` with its time: with the same words, nearest in time, and at most five seconds away. What is
@@ -218,7 +218,10 @@ mod tests {
         }))
         .unwrap();
         let said = |all| -> Vec<String> {
-            lines(&events, std::slice::from_ref(&condition), all).into_iter().map(|told| told.line).collect()
+            lines(&events, std::slice::from_ref(&condition), all)
+                .into_iter()
+                .map(|reported| reported.line)
+                .collect()
         };
         let own = [
             "2026-01-01T00:10:00Z WaitingForQuota (3 times): about WaitingForQuota",
@@ -242,9 +245,9 @@ mod tests {
         let conditions = [("QuotaReserved", "False"), ("PodsReady", "False"), ("Evicted", "True")];
         let conditions = conditions.map(|(kind, status)| condition(kind, status));
         let mut all = lines(&events, &conditions, true);
-        all.extend(conditions.iter().map(Told::condition));
-        Told::in_order(&mut all);
-        let said: Vec<_> = all.iter().filter_map(|told| told.line.split(' ').nth(1)).collect();
+        all.extend(conditions.iter().map(Reported::condition));
+        Reported::in_order(&mut all);
+        let said: Vec<_> = all.iter().filter_map(|reported| reported.line.split(' ').nth(1)).collect();
         let expected = [
             "QuotaReserved:",
             "AdmissionCheckUpdated:",

@@ -8,7 +8,7 @@ use sluice_core::{Unadmitted, WorkloadKey};
 use sluice_engine::{Account, Kind, ObjectRef, Stage};
 
 use super::Question;
-use super::events::{self, Told};
+use super::events::{self, Reported};
 use crate::duration::show;
 use crate::record::JobRecord;
 use crate::simulation::Simulation;
@@ -157,8 +157,8 @@ impl Question<'_> {
         let subject = self.manifests.subject.as_ref();
         let events = subject.map(|subject| subject.events.as_slice()).unwrap_or_default();
         let mut lines = events::lines(events, &all, self.all_namespaces);
-        lines.extend(all.iter().map(Told::condition));
-        Told::in_order(&mut lines);
+        lines.extend(all.iter().map(Reported::condition));
+        Reported::in_order(&mut lines);
         let unread = subject.is_some_and(|subject| subject.no_events);
         let note = unread.then(|| "the events about it could not be read".to_owned());
         let last = lines.split_off(lines.len().saturating_sub(MOST_PAST));

@@ -143,7 +143,7 @@ impl Question<'_> {
         if let Some((lost, why)) = lost.zip(not_moved) {
             lost.details.push(format!("it was not moved: {}", why.text));
             if let Some(barred) = &why.barred {
-                let help = format!("let its ClusterQueue take it again, so that it can move: {barred}");
+                let help = format!("make its ClusterQueue able to admit it, so that it can move: {barred}");
                 lost.helps.push(Help::words(Advice::LetQueueTakeItBack, help));
                 let local = text(&workload["spec"]["queueName"]);
                 explained.findings.extend(queues::findings(view, &own.namespace, local, self.names()).0);

@@ -87,7 +87,7 @@ fn inactive(workload: &Value) -> Option<Finding> {
     };
     let help = Help::command(
         Advice::Activate,
-        "activate the Workload again, once what led to it is mended",
+        "fix the cause, then activate the Workload again",
         format!("kubectl kueue resume workload {} -n {}", reference.name, reference.namespace),
     );
     let patch = patch_of(&reference, json!({"spec": {"active": true}}));

@@ -119,7 +119,7 @@ fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
     }
     if says(TAINTS) {
         let text = "add the taint to nodeTaints and a toleration to tolerations of the ResourceFlavor, and let the Workload \
-                    be admitted anew, so that its pods get the toleration";
+                    be admitted again, so that its pods get the toleration";
         // A Workload that is resumed before the manager has evicted it goes on as before.
         let evicted = format!(
             "kubectl wait workloads.kueue.x-k8s.io/{name} -n {namespace} --for=condition=QuotaReserved=false --timeout=60s"
@@ -139,11 +139,11 @@ fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
         ));
     }
     if says(VOLUMES) {
-        let text = "create the PersistentVolumeClaims that the pods name, and see why those that are there are not bound";
+        let text = "create the PersistentVolumeClaims that the pods name, and find out why existing ones are not bound";
         helps.push(Help::command(Advice::BindVolumes, text, format!("kubectl describe pvc -n {namespace}")));
     }
     if pods.iter().any(|pod| pod.reason == "SchedulingGated") {
-        let text = "see which scheduling gates the pods have: each is taken away by the program that set it";
+        let text = "see which scheduling gates the pods have: the program that set a gate must remove it";
         helps.push(Help::words(Advice::SeeGates, text));
     }
     if pods.iter().any(|pod| pod.reason.is_empty() && pod.message.is_empty()) {
@@ -155,7 +155,7 @@ fn helps(workload: &ObjectRef, pods: &[PendingPod]) -> Vec<Help> {
     let other = pods.iter().find(|pod| has_another_reason(&pod.message));
     if let Some(pod) = other.or(pods.first().filter(|_| helps.is_empty())) {
         let command = format!("kubectl describe pod {} -n {namespace}", pod.name);
-        let text = "change the nodes or the pods by what the scheduler says of them";
+        let text = "change the nodes or the pods as the scheduler's message says";
         helps.push(Help::command(Advice::FollowScheduler, text, command));
     }
     helps

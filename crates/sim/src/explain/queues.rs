@@ -240,7 +240,7 @@ fn incomplete(view: &View<'_>, name: &str, queue: &Value) -> Option<Finding> {
         finding = finding.detail(format!("{}: {}", text(&status["reason"]), text(&status["message"])));
     }
     for (kind, what, of) in missing {
-        let help = format!("create the {kind} {what}, or take its name out of what names it");
+        let help = format!("create the {kind} {what}, or remove its name from the object that refers to it");
         finding = finding
             .detail(format!("the {kind} {what}{of} does not exist"))
             .with(Help::words(Advice::CompleteClusterQueue, help));
@@ -262,7 +262,7 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
                 "change the ClusterQueue {name} to select the namespace (namespaceSelector: {{}} selects all)"
             ),
         );
-        let text = format!("the ClusterQueue {name} has no namespaceSelector, and so takes no namespace");
+        let text = format!("the ClusterQueue {name} has no namespaceSelector, so it accepts no namespace");
         return Some(Finding::new(Code::NamespaceNotSelected, text).with(help.patch(patch)));
     };
     if selector_matches(&selector, &labels) {

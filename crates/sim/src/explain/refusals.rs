@@ -191,7 +191,8 @@ fn flavor_missing(view: &View<'_>, flavor: &str) -> Finding {
         return Finding::new(Code::TriedAgain, text).with(help);
     }
     let text = format!("the ResourceFlavor {flavor}, which its ClusterQueue names, does not exist");
-    let help = format!("create the ResourceFlavor {flavor}, or take its name out of what names it");
+    let help =
+        format!("create the ResourceFlavor {flavor}, or remove its name from the object that refers to it");
     Finding::new(Code::ClusterQueueIncomplete, text).with(Help::words(Advice::CompleteClusterQueue, help))
 }
 

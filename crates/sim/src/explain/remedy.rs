@@ -100,7 +100,9 @@ impl Help {
     fn remedy(&self, tried: Option<Tried>) -> Remedy {
         let (effect, text) = match &tried {
             Some(Tried::Starts(..)) => (Effect::Starts, format!("{STARTS}: {}", self.text)),
-            Some(Tried::Waits) => (Effect::NotEnough, format!("needed, and not enough alone: {}", self.text)),
+            Some(Tried::Waits) => {
+                (Effect::NotEnough, format!("necessary, but not sufficient: {}", self.text))
+            }
             Some(Tried::NotInTime) => (Effect::TimeOver, self.text.clone()),
             None => (Effect::Untried, self.text.clone()),
         };

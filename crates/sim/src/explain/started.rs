@@ -117,7 +117,7 @@ fn helps(namespace: &str, all: &[&Waiting<'_>]) -> Vec<Help> {
         helps.push(Help::command(Advice::CreateConfig, text, describe(of.pod)));
     }
     if let Some(of) = first(CRASH) {
-        let text = "read why the container ended: it is restarted again and again";
+        let text = "find out why the container ends; it keeps being restarted";
         let command = format!("kubectl logs {} -n {namespace} -c {} --previous", of.pod, of.container);
         helps.push(Help::command(Advice::ReadLogs, text, command));
     }

@@ -81,8 +81,7 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     let seen = observed(view, kind, job);
     if let Some(trouble) = seen.invalid {
         let text = format!("no Workload can be made of it: {trouble}");
-        let help =
-            Help::words(Advice::CorrectJob, "correct what is wrong with it, in the job or in what it names");
+        let help = Help::words(Advice::CorrectJob, "correct the job, or the object that it refers to");
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
     if let Some(name) = seen.prebuilt_workload
@@ -90,14 +89,14 @@ fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value)
     {
         let label = labels::PREBUILT_WORKLOAD_NAME;
         let text = format!(
-            "it waits for the Workload {name}, which its {label} names: no Workload of that name exists in its queue"
+            "it waits for the Workload {name}, named by its label {label}: no Workload of that name exists in its queue"
         );
-        let help = format!("create the Workload {name}, or make the job anew without {label}");
+        let help = format!("create the Workload {name}, or create the job again without {label}");
         let help = Help::words(Advice::CreateWorkload, help);
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
     if kind.gathers_pods() && seen.on_hold == Some(true) {
-        let text = "it asks for no pods now, so that nothing is queued for it";
+        let text = "it requests no pods now, so no Workload is queued";
         return Some(
             Finding::new(Code::OnHold, text).with(Help::words(Advice::ScaleUp, "scale the job up again")),
         );
@@ -110,8 +109,9 @@ fn part_of_another(namespace: &str, whole: &Whole) -> Finding {
     let (kind, name) = (whole.kind.kind().to_ascii_lowercase(), &whole.name);
     let explain = |what: &str| format!("kubectl kueue explain {what} -n {namespace}");
     if !whole.kind.is_external() {
-        let text =
-            format!("it is a part of the {kind} {name}, which is queued as a whole and starts and stops it");
+        let text = format!(
+            "it is a part of the {kind} {name}, which is queued as a whole, and which starts and stops it"
+        );
         let (help, command) = (format!("ask about the {kind} {name}"), explain(&format!("{kind} {name}")));
         let help = Help::command(Advice::AskAboutWhole, help, command);
         return Finding::new(Code::PartOfAnother, text).with(help);
@@ -191,7 +191,7 @@ fn how_it_runs(kind: JobKind, job: &Value) -> String {
     let facts = kind.integration();
     // A job without a suspend field counts as suspended until its pods are ready.
     if facts.suspends_pods || !sluice_jobs::is_suspended(kind, job) {
-        return "it names no queue, so that it is not managed, and runs at once".to_owned();
+        return "it names no queue, so it is not managed and runs at once".to_owned();
     }
     let field = sluice_jobs::suspend_path(kind).join(".");
     let by = if facts.of_pods { "a gate keeps it from running" } else { "its owner has suspended it" };
@@ -205,7 +205,7 @@ fn named_queue(kind: JobKind, reference: &ObjectRef, queue: Option<&str>) -> Hel
     if facts.of_pods {
         // Only a new pod is given the gate that keeps it until it is admitted.
         let text = format!(
-            "create it again with the label {label}={named}: on a pod that is there the label does nothing"
+            "create it again with the label {label}={named}: on an existing pod the label has no effect"
         );
         return Help::words(Advice::RecreateWithQueue, text);
     }

@@ -29,7 +29,7 @@ pub(super) fn findings<'a>(unread: impl Iterator<Item = &'a Unread>) -> Vec<Find
             Some(known) if known.details.contains(&line) || known.details.len() >= MOST_LISTED => {}
             Some(known) => known.details.push(line),
             None => {
-                let help = "ask again; if it stays so, let an administrator see what the manager may read, and how much there is";
+                let help = "ask again; if that does not help, an administrator should check the manager's rights and the number of objects";
                 found.push(Finding::new(code, about).detail(line).with(Help::words(Advice::AskAgain, help)));
             }
         }

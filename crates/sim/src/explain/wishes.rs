@@ -162,7 +162,7 @@ pub(super) fn mismatch(
         ),
         Refusal::OnlyTopology { .. } => (
             format!(
-                "pod set {set} asks for no topology, and flavor {flavor} gives nodes by the topology {topology} only"
+                "pod set {set} asks for no topology, and flavor {flavor} assigns nodes only by the topology {topology}"
             ),
             None,
         ),

@@ -15,7 +15,7 @@ enum Elsewhere {
 
 use Elsewhere::{Never, OnAControlPlane};
 
-const ROOM: &str = "pods_without_room_make_way_or_run_on_a_node_that_is_added";
+const ROOM: &str = "pods_without_room_run_after_a_preemption_or_on_a_node_that_is_added";
 const LABELS: &str = "pods_whose_nodes_lack_labels_or_are_cordoned_run_when_these_are_mended";
 const CONTAINERS: &str = "containers_run_when_what_is_advised_is_done";
 
@@ -43,14 +43,14 @@ fn elsewhere(advice: Advice) -> Option<Elsewhere> {
         ),
         Advice::FollowScheduler => OnAControlPlane(
             "pods_that_want_a_port_that_others_have_run_when_it_is_free",
-            "change the nodes or the pods by what the scheduler says of them",
+            "change the nodes or the pods as the scheduler's message says",
         ),
         Advice::CorrectImage => OnAControlPlane(CONTAINERS, "correct the image of the container"),
         Advice::CreateConfig => {
             OnAControlPlane(CONTAINERS, "create the ConfigMap or Secret that the container names")
         }
         Advice::ReadLogs => {
-            OnAControlPlane(CONTAINERS, "read why the container ended: it is restarted again and again")
+            OnAControlPlane(CONTAINERS, "find out why the container ends; it keeps being restarted")
         }
         Advice::AwaitNode => OnAControlPlane(CONTAINERS, "wait: its node prepares it"),
         Advice::SeeKubelet => OnAControlPlane(

@@ -187,5 +187,5 @@ fn a_queue_that_is_resumed_in_vain_is_said_to_be_only_one_of_two_things() {
     let explained = ask(&read(&world), options());
     let resume = remedy(&explained, "resume the ClusterQueue cq");
     assert_eq!(resume.effect, Effect::NotEnough, "{}", explained.text());
-    assert_eq!(resume.text, "needed, and not enough alone: resume the ClusterQueue cq");
+    assert_eq!(resume.text, "necessary, but not sufficient: resume the ClusterQueue cq");
 }

@@ -135,7 +135,7 @@ fn shown(code: Code) -> Shown {
             ],
         ),
         Code::TriedAgain => Ends(&[waiting::what_is_tried_again_by_itself_runs_after_a_while]),
-        Code::Refused => Told(
+        Code::Refused => Reported(
             &[nodes::what_the_manager_refuses_is_never_said_to_have_nothing_in_its_way],
             "the answer knows too little to advise",
         ),
@@ -174,7 +174,7 @@ pub(super) fn stories() -> Vec<fn()> {
         waiting::what_is_tried_again_by_itself_runs_after_a_while,
     ];
     let of_codes = Code::ALL.into_iter().flat_map(|code| match shown(code) {
-        Ends(tests) | EndsInTheCore(tests, _) | Told(tests, _) => tests,
+        Ends(tests) | EndsInTheCore(tests, _) | Reported(tests, _) => tests,
         EndsOnAControlPlane(_) => &[],
     });
     let mut all: Vec<fn()> = Vec::new();
@@ -186,7 +186,7 @@ pub(super) fn stories() -> Vec<fn()> {
     all
 }
 
-/// What is told and cannot be ended here is named with its reason, and the tests of elsewhere are there.
+/// What is reported and cannot be ended here is named with its reason, and the tests of elsewhere are there.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test reads its files")]
 fn each_finding_has_its_state_played() {

@@ -258,7 +258,10 @@ pub fn work_whose_queue_would_not_take_it_back_moves_when_the_queue_would() {
     ] {
         let said = format!("it could not be admitted again: {why}");
         let (explained, mut simulation) = lost(&world(3, Some(before), &[]), &said);
-        carried_out(&explained, &format!("let its ClusterQueue take it again, so that it can move: {why}"));
+        carried_out(
+            &explained,
+            &format!("make its ClusterQueue able to admit it, so that it can move: {why}"),
+        );
         act(&mut simulation, &explained, &end);
         assert_eq!(now(&simulation), (State::Admitted, vec![]), "{why}");
         assert_eq!(on(&simulation), ["n1", "n2"], "{why}");

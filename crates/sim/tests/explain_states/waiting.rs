@@ -218,7 +218,7 @@ pub fn a_job_that_was_put_back_is_tried_again_when_it_is_said() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, JOB, &slow].concat();
     let (explained, mut simulation) = played(&world, &options, 50);
     let said = finding(&explained, Code::BackingOff);
-    assert!(said.ends_with("it was put back 1 time(s)"), "{said}");
+    assert!(said.ends_with("it was requeued 1 time(s)"), "{said}");
     carried_out(&explained, "wait until ");
     assert!(!runs(&simulation), "{}", explained.text());
     wait(&mut simulation, 60);
@@ -363,7 +363,7 @@ pub fn what_is_tried_again_by_itself_runs_after_a_while() {
         (Detail::DeferredFit, "wait: it is tried again in the next cycle"),
         (
             Detail::Bypassed,
-            "wait: it is tried again when what the equivalent Workload lacks may have become free",
+            "wait: it is retried when the missing quota of the equivalent Workload may be free",
         ),
         (Detail::QueueInactive("cq".into()), "wait: something that it depends on has changed since"),
         (Detail::Flavors { pod_sets, pending_preemptions: 0 }, "wait: it is tried again"),

@@ -202,7 +202,7 @@ pub async fn what_the_default_queue_takes_is_taken_however_large_and_under_any_l
     let mut many = unqueued("many");
     container(&mut many)["env"] = variables(10_000);
     let why = refusal(&tenant, &many).await;
-    assert!(why.contains("cannot be let in without a review"), "{why}");
+    assert!(why.contains("cannot be accepted without a review"), "{why}");
     // As JSON is written by the API server, each of these takes six bytes: more than the manager reads.
     let mut long = unqueued("long");
     container(&mut long)["args"] = json!(["<".repeat(1_400_000)]);

@@ -145,7 +145,7 @@ async fn pods_that_want_a_port_that_others_have_run_when_it_is_free() {
     wait_for_pods(&place, "first", 1).await;
     with_port("mine").await;
     let answer = pending(&place, "didn't have free ports").await;
-    let advice = remedy(&answer, "change the nodes or the pods by what the scheduler says of them");
+    let advice = remedy(&answer, "change the nodes or the pods as the scheduler's message says");
     let described = follow(&place, advice).await;
     assert!(described.contains("8080/TCP"), "{described}");
     place.delete_job("first").await.unwrap();

@@ -225,7 +225,7 @@ async fn containers_run_when_what_is_advised_is_done(
 
     kubelet(client, "mine").await;
     let page = says(manager, "default", "mine", &["mine-0: container c: CrashLoopBackOff"]).await;
-    assert!(page.contains("read why the container ended: it is restarted again and again"), "{page}");
+    assert!(page.contains("find out why the container ends; it keeps being restarted"), "{page}");
     // There is no kubelet that has logs: what they would say is mended.
     assert!(page.contains("kubectl logs mine-0 -n default -c c --previous"), "{page}");
     set_mode(plane, "right").await;

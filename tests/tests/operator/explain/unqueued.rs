@@ -44,7 +44,7 @@ async fn jobs_that_wait_for_a_workload_of_a_name_are_led_to_one() {
     let place = Place::new(bed().await.plane, "explain-prebuilt", 4).await.unwrap();
     place.make_job(&of_workload("first", "ready-made")).await.unwrap();
     let answer = found(&place, "first", &["WithoutWorkload"]).await;
-    remedy(&answer, &format!("create the Workload ready-made, or make the job anew without {PREBUILT}"));
+    remedy(&answer, &format!("create the Workload ready-made, or create the job again without {PREBUILT}"));
     // The same pods as the Job's, as the API server keeps them.
     let first = serde_json::to_value(place.jobs().get("first").await.unwrap()).unwrap();
     let template = json!({"spec": first["spec"]["template"]["spec"]});

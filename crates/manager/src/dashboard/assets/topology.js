@@ -36,7 +36,7 @@ function shapeTable(shapes, levels) {
 }
 
 function fitTable(fits, levels) {
-  if (!Array.isArray(fits)) return el("p", null, "How large a job fits now is not known here: the manager's dashboard and its metric sluice_topology_largest_fit show it.");
+  if (!Array.isArray(fits)) return el("p", null, "This page cannot show how large a job fits now: see the manager's dashboard or the metric sluice_topology_largest_fit.");
   if (!fits.length) return el("p", null, "No node offers an extended resource, so it is not shown how large a job fits.");
   return levelTable("Pods that fit into one domain now", fits, levels, (fit) => `${fit.perPod} ${fit.resource}`);
 }

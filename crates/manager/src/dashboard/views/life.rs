@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sluice_api::conditions::reason;
 use sluice_api::journal::{self, WorkloadLine};
 use sluice_api::slim;
-use sluice_sim::explain::{Event, are_told, rank};
+use sluice_sim::explain::{Event, are_reported, rank};
 
 use crate::dashboard::happening::{Happening, word};
 use crate::dashboard::rows::{Fact, WorkloadRow};

@@ -148,29 +148,29 @@ async fn reports_use_half_of_the_places_while_nothing_else_is_there_and_delay_no
 }
 
 /// The same, with the numbers of waiting writes that the engine receives.
-fn telling(answering: Answering) -> (Answering, mpsc::UnboundedReceiver<WaitingWrites>) {
-    let (tell, told) = mpsc::unbounded_channel();
-    (Answering { backlog: Arc::new(move |waiting| tell.send(waiting).unwrap()), ..answering }, told)
+fn reporting_backlog(answering: Answering) -> (Answering, mpsc::UnboundedReceiver<WaitingWrites>) {
+    let (tell, backlogs) = mpsc::unbounded_channel();
+    (Answering { backlog: Arc::new(move |waiting| tell.send(waiting).unwrap()), ..answering }, backlogs)
 }
 
 #[tokio::test]
 async fn an_engine_that_was_built_anew_learns_that_nothing_waits() {
     let (client, gate, _) = gated();
     let (answering, _answered) = noting();
-    let (answering, mut told) = telling(answering);
+    let (answering, mut backlogs) = reporting_backlog(answering);
     let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
     for id in 0..100 {
         writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });
     }
-    while told.recv().await.unwrap().all < 80 {}
+    while backlogs.recv().await.unwrap().all < 80 {}
     // That is still on its way to the engine when the new one is built.
     writer.rebuilt(1, || {});
     gate.add_permits(1_000);
     assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
     let mut last = None;
-    while let Ok(waiting) = told.try_recv() {
+    while let Ok(waiting) = backlogs.try_recv() {
         last = Some(waiting);
     }
     assert_eq!(last, Some(WaitingWrites::default()));
@@ -180,7 +180,7 @@ async fn an_engine_that_was_built_anew_learns_that_nothing_waits() {
 async fn that_the_api_server_is_not_busy_any_more_is_told_although_nothing_else_happens() {
     let (client, gate, _) = gated();
     let (answering, mut answered) = noting();
-    let (answering, mut told) = telling(answering);
+    let (answering, mut backlogs) = reporting_backlog(answering);
     let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
@@ -188,7 +188,7 @@ async fn that_the_api_server_is_not_busy_any_more_is_told_although_nothing_else_
         writer.write(0, WriteRequest { purpose: Purpose::Evict, ..request(id, &format!("w{id}")) });
     }
     // It is noted with whatever happens: withdrawals of what is not there.
-    let busy = async { while !told.recv().await.unwrap().busy {} };
+    let busy = async { while !backlogs.recv().await.unwrap().busy {} };
     let happening = async {
         loop {
             writer.withdraw(0, EffectId(1_000));
@@ -203,8 +203,8 @@ async fn that_the_api_server_is_not_busy_any_more_is_told_although_nothing_else_
     for _ in 0..40 {
         answered.recv().await.unwrap();
     }
-    let calm = async { while told.recv().await.unwrap() != WaitingWrites::default() {} };
-    tokio::time::timeout(Duration::from_secs(30), calm).await.expect("nothing is told");
+    let calm = async { while backlogs.recv().await.unwrap() != WaitingWrites::default() {} };
+    tokio::time::timeout(Duration::from_secs(30), calm).await.expect("nothing is backlogs");
 }
 
 /// A look for the pods of a job.

@@ -186,7 +186,7 @@ fn a_check_is_decided_once_whatever_clocks_say() {
         line(second, json!({"what": "Checked", "check": "machines", "state": state}))
     };
     let reserved = |second: u32| line(second, json!({"what": "QuotaReserved", "usage": {}}));
-    let told = |checked: Value, journal: &[WorkloadLine]| {
+    let shown = |checked: Value, journal: &[WorkloadLine]| {
         let now = object(&[condition("QuotaReserved", "True", "QuotaReserved", 1)], &[checked]);
         lived(&Store::default(), &now, (Some(&[]), journal))
             .into_iter()
@@ -195,21 +195,21 @@ fn a_check_is_decided_once_whatever_clocks_say() {
     };
     // The controller's clock is ahead: two replicas wrote their own times.
     let journal = [reserved(61), decided(62, "Ready"), decided(63, "Ready")];
-    assert_eq!(told(check("machines", "Ready", 40), &journal), ["queued", "reserved", "checkReady"]);
+    assert_eq!(shown(check("machines", "Ready", 40), &journal), ["queued", "reserved", "checkReady"]);
     // It was decided otherwise in between, or later.
     let journal = [reserved(61), decided(62, "Ready"), decided(63, "Retry"), decided(64, "Ready")];
     let expected = ["queued", "reserved", "checkReady", "checkRetry", "checkReady"];
-    assert_eq!(told(check("machines", "Ready", 40), &journal), expected);
+    assert_eq!(shown(check("machines", "Ready", 40), &journal), expected);
     // What was decided in an attempt before is another decision.
     let journal = [reserved(20), decided(30, "Ready"), reserved(61)];
     let expected = ["queued", "reserved", "checkReady", "reserved", "checkReady"];
-    let life = told(check("machines", "Ready", 5), &journal);
+    let life = shown(check("machines", "Ready", 5), &journal);
     assert_eq!(life.iter().filter(|what| *what == "checkReady").count(), 2, "{life:?}");
     assert_eq!(life.len(), expected.len(), "{life:?}");
 }
 
 #[test]
-fn a_life_tells_of_checks_and_evictions_in_the_order_of_their_times() {
+fn a_life_shows_checks_and_evictions_in_the_order_of_their_times() {
     let conditions = [
         condition("QuotaReserved", "True", "QuotaReserved", 1),
         condition("Evicted", "True", "AdmissionCheck", 9),
