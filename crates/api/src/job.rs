@@ -264,6 +264,8 @@ pub struct JobView {
     pub ending: bool,
     /// Whether its controller cannot say so, because the job has lost its start time.
     pub end_blocked: bool,
+    /// Whether its completions are its parallelism, and the API server lets both change together (an Indexed Job).
+    pub completions_equal: bool,
     /// Whether it has a start time that a stop must clear before its templates can be restored.
     pub started: bool,
     /// Set once the job ended.

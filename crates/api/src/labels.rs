@@ -119,6 +119,9 @@ pub const JOBSET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 pub const NODE_AFFINITY: &str = "sluice.dev/node-affinity";
 /// On a job that was stopped and whose pods kept running: when it was touched (ours: that is an event for its controller).
 pub const STOP_REPEATED: &str = "sluice.dev/stop-repeated";
+/// On a job of a declared kind: what its user lets it run with, as JSON, if that is not the declared value of the field that suspends it (ours: a
+/// start writes it, which would otherwise write the declared value).
+pub const RUNNING_VALUE: &str = "sluice.dev/running-value";
 /// Annotation of an event of a Workload: the trace of the attempt to admit it, 32 hexadecimal digits (ours: if traces are sent).
 pub const TRACE_ID: &str = "sluice.dev/trace-id";
 

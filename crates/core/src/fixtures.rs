@@ -249,6 +249,7 @@ pub fn pods(name: &str) -> PodSetSpec {
         tolerations: Vec::new(),
         group: None,
         topology: None,
+        ungated: false,
         node_requests: None,
         shape: 0,
     }

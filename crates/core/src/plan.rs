@@ -230,14 +230,15 @@ fn refuse_topology(
     pod_set: usize,
 ) -> Option<Refusal> {
     let name = || flavor.name.clone();
-    let request = input.pod_sets[pod_set].topology.as_ref();
-    match (request, &flavor.topology) {
+    let PodSetSpec { topology: request, ungated, .. } = &input.pod_sets[pod_set];
+    match (request.as_ref(), &flavor.topology) {
         (Some(_), None) => {
             // A resource that is only counted, and not used of a node, may have any flavor.
             let mut own = input.shape.pod_sets[pod_set].node_requests.iter();
             let counted = !own.any(|(resource, _)| group.covered.contains(resource));
             (!counted).then(|| Refusal::WithoutTopology { flavor: name() })
         }
+        (_, Some(_)) if *ungated => Some(Refusal::Ungated { flavor: name() }),
         (None, Some(_)) if !only_topologies(input) => Some(Refusal::OnlyTopology { flavor: name() }),
         (_, Some(_)) if !input.topology.knows(id) => Some(Refusal::TopologyUnknown { flavor: name() }),
         (Some(request), Some(_)) => {

@@ -94,6 +94,8 @@ pub struct PodSetSpec {
     pub group: Option<Name>,
     /// `topologyRequest`, if it asks for a topology.
     pub topology: Option<TopologyRequest>,
+    /// Whether nothing holds its pods back until nodes are chosen for them: then it gets no flavor with a topology.
+    pub ungated: bool,
     /// The usage of a node by each pod, if it differs from that of the quota: the requests of the pod spec itself, sorted by resource. cpu in
     /// milli-CPU, everything else in whole units.
     pub node_requests: Option<Vec<(Name, Amount)>>,

@@ -17,6 +17,7 @@ use crate::outbox::{Open, observe};
 use crate::pod_jobs::index::pod_key;
 use crate::retry::Retry;
 use crate::unreported::PendingMessage;
+use crate::unstoppable::Restores;
 use crate::version::is_overtaken;
 use crate::world::{Decision, job_key, workload_ref};
 
@@ -153,7 +154,7 @@ impl Engine {
         if open.purpose == Purpose::StartJob
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
         {
-            entry.only_suspends = false;
+            entry.restores = Restores::default();
         }
         if open.purpose == Purpose::SuspendJob
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
@@ -257,10 +258,8 @@ impl Engine {
             if open.purpose == Purpose::DeleteChild && matches!(error, WriteError::Refused(_)) {
                 entry.suspend_is_not_refused();
             }
-            // A refused stop may be too much for the object, for example because of one more annotation: then the job is only suspended.
-            let refused = open.purpose == Purpose::StopJob && matches!(error, WriteError::Refused(_));
-            if refused && !entry.view.suspended && !entry.view.stopping && !entry.only_suspends {
-                (entry.only_suspends, entry.retry.until) = (true, None);
+            if open.purpose == Purpose::StopJob && matches!(error, WriteError::Refused(_)) {
+                entry.stop_refused();
             }
         }
         let usual = match error {

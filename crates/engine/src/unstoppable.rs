@@ -1,10 +1,32 @@
-//! What is known of jobs that the API server refuses to suspend.
+//! What is known of jobs that the API server refuses to suspend, or to stop as a whole.
 
 use jiff::Timestamp;
 
 use crate::effect::Purpose;
 use crate::input::WriteError;
 use crate::retry::Retry;
+
+/// What a stop restores of a job: less if the API server refuses more, until the job is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Restores {
+    /// Its templates and its number of pods.
+    #[default]
+    All,
+    /// Its templates.
+    Templates,
+    /// Nothing: it is only suspended.
+    Nothing,
+}
+
+impl Restores {
+    /// The next that is less.
+    pub(crate) fn less(self) -> Self {
+        match self {
+            Self::All => Self::Templates,
+            Self::Templates | Self::Nothing => Self::Nothing,
+        }
+    }
+}
 
 /// How stopping a job, or its parts, was refused.
 #[derive(Clone, Debug, Default)]

@@ -36,6 +36,7 @@ use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
 use crate::trouble::Trouble;
 use crate::unheeded::Unheeded;
 use crate::unreported::{PendingMessage, Unreported};
+use crate::unstoppable::Restores;
 pub(crate) use owners::{controller, is_of_group};
 
 /// The reference to a Workload's object.
@@ -135,7 +136,6 @@ impl WorkloadEntry {
 
 /// A job and what is under way with it.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 pub(crate) struct JobEntry {
     /// As it was seen last.
     pub view: Arc<JobView>,
@@ -151,8 +151,8 @@ pub(crate) struct JobEntry {
     pub unheeded: Option<Box<Unheeded>>,
     /// Whether the last failed write was to stop it: only then is a stop delayed, too.
     pub stop_failed: bool,
-    /// A complete stop was refused, so that it is only suspended, until it is started.
-    pub only_suspends: bool,
+    /// What its stop restores.
+    pub restores: Restores,
     /// The trouble that was last reported as an event, so that it is reported once.
     pub reported: Option<String>,
     /// The messages of the pending checks when they were last reported.
@@ -384,7 +384,7 @@ impl World {
                 trouble: None,
                 unheeded: None,
                 stop_failed: false,
-                only_suspends: false,
+                restores: Restores::default(),
                 reported: None,
                 reported_checks: String::new(),
                 named: false,

@@ -132,6 +132,11 @@ pub(crate) trait Adapter: Sync {
         Value::Bool(true)
     }
 
+    /// The value of that field that its user lets it run with, as JSON, if a start does not write it anyway.
+    fn running_value(&self, _object: &Value) -> Option<String> {
+        None
+    }
+
     /// Whether it is suspended, as its user or its controller sees it.
     fn is_suspended(&self, object: &Value) -> bool {
         at(object, self.suspend_path()) == &Value::Bool(true)
@@ -166,6 +171,12 @@ pub(crate) trait Adapter: Sync {
     /// Where labels and annotations of the pods of a group are, for the marks of pods that wait in its place: JSON pointers.
     fn marked(&self, group: &PodGroup<'_>) -> [String; 2] {
         ["labels", "annotations"].map(|map| format!("{}/metadata/{map}", group.pointer))
+    }
+
+    /// From which number on its controller counts the pods of a group, where these are ranked on their own
+    /// (docs/reference/04-labels-annotations.md, `pod-index-offset`).
+    fn first_index(&self, _object: &Value, _groups: &[PodGroup<'_>], _at: usize) -> u32 {
+        0
     }
 
     /// Whether an object is never managed, whatever it names: it has no pods of its own.

@@ -161,7 +161,7 @@ pub fn ask_controller(view: &JobView, at: Timestamp) -> Step {
     registry::of(view.job.kind).ask_controller(view, at)
 }
 
-/// The write that suspends a job without restoring anything.
+/// The write that suspends a job without restoring anything. It ends a stop that was begun ([`JobView::stopping`]).
 pub fn suspend(view: &JobView) -> Step {
     registry::suspend(view)
 }

@@ -73,6 +73,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         spare_failures: None,
         ending: false,
         end_blocked: false,
+        completions_equal: false,
         started: false,
         finished: None,
         pods_ready: false,

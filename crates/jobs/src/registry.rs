@@ -1,9 +1,11 @@
 //! Every kind's adapter.
 
+use serde_json::Value;
 use sluice_api::job::{JobKind, JobView};
+use sluice_api::labels;
 
 use crate::adapter::Adapter;
-use crate::patch::{Patch, Step, nested};
+use crate::patch::{Patch, Step, nested, set};
 use crate::{declared, external};
 
 /// Every kind's adapter, in the order of the kinds.
@@ -21,23 +23,28 @@ pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
     *found.expect("a test finds an adapter for every kind")
 }
 
-/// The write that suspends a job without restoring anything.
+/// The write that suspends a job without restoring anything. It ends a stop in several steps that was begun.
 pub(crate) fn suspend(view: &JobView) -> Step {
     let adapter = of(view.job.kind);
-    let body = nested(adapter.suspend_path(), adapter.suspended_value());
+    let mut body = nested(adapter.suspend_path(), adapter.suspended_value());
+    if view.stopping {
+        set(&mut body, &["metadata", "annotations", labels::STOPPING], Value::Null);
+    }
+    if let Some(value) = declared::remembered(view) {
+        set(&mut body, &["metadata", "annotations", labels::RUNNING_VALUE], value);
+    }
     Step { subresource: None, patch: Patch::Merge(body).pinned(&view.resource_version) }
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use sluice_api::job::{CountAt, JobPodSet, PodScheduling, PodSetInfo};
 
     use super::*;
     use crate::adapter::State;
     use crate::described;
-    use crate::patch::set;
     use crate::pod_group::PodGroup;
     use crate::pods::Composite;
     use crate::testing::apply;

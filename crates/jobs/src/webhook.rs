@@ -30,6 +30,8 @@ pub use validate::validate;
 
 /// The labels of an object.
 const LABELS: &str = "/metadata/labels";
+/// The annotations of an object.
+const ANNOTATIONS: &str = "/metadata/annotations";
 
 /// The user's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +51,23 @@ fn meta(kind: JobKind, object: &Value) -> Meta {
 /// update gets none: the engine stops what runs, not the webhook. Only the marks of pods that wait in the place of their object are kept in its
 /// templates.
 ///
-/// A job of a managed owner is left alone: its owner holds the Workload. A job that names a queue is managed in every namespace.
+/// A job of a managed owner is left alone, except that its pods are placed by the owner's Workload: its templates say from which number on they are
+/// counted. A job that names a queue is managed in every namespace.
 pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Context<'_>) -> Patch {
-    let left_alone = context.managed_owner || registry::of(kind).skips(object);
     let marks = kind.integration().suspends_pods;
-    if operation == Operation::Update && !marks || left_alone || !object["spec"].is_object() {
+    let nothing_to_do = operation == Operation::Update && !marks || registry::of(kind).skips(object);
+    if nothing_to_do || !object["spec"].is_object() {
         return Patch::Json(Vec::new());
     }
     let meta = meta(kind, object);
     let mut patch = Additions::to(object);
+    let placed = !marks && context.gates.enabled(Gate::TopologyAwareScheduling);
+    if context.managed_owner {
+        if placed {
+            pod_marks::number(kind, object, &mut patch);
+        }
+        return Patch::Json(patch.operations());
+    }
     if operation == Operation::Update {
         let leaves = object["metadata"]["deletionTimestamp"].is_string();
         if !leaves && pod_marks::stays_managed(&meta, context) {
@@ -87,11 +97,10 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
         pod_marks::mark(kind, (queue, class), object, &mut patch);
         return Patch::Json(patch.operations());
     }
-    let mut operations = patch.operations();
-    if !meta.suspended {
-        let adapter = registry::of(kind);
-        operations.extend(suspension(adapter.suspend_path(), &adapter.suspended_value(), object));
+    if placed {
+        pod_marks::number(kind, object, &mut patch);
     }
+    let mut operations = if meta.suspended { patch.operations() } else { suspension(kind, object, patch) };
     if is_elastic(kind, &meta, context) {
         operations.extend(held_back(kind, object));
     }
@@ -100,12 +109,11 @@ pub fn mutate(kind: JobKind, operation: Operation, object: &Value, context: &Con
 
 /// The JSON patch that suspends a new job, whatever manages it. None for a kind that no field suspends.
 pub fn suspend(kind: JobKind, object: &Value) -> Patch {
-    let adapter = registry::of(kind);
     let by_field = !(kind.integration().of_pods || kind.integration().suspends_pods);
     if !by_field || !object["spec"].is_object() || meta(kind, object).suspended {
         return Patch::Json(Vec::new());
     }
-    Patch::Json(suspension(adapter.suspend_path(), &adapter.suspended_value(), object))
+    Patch::Json(suspension(kind, object, Additions::to(object)))
 }
 
 /// Whether the templates of an object, of a kind that suspends its pods, have the marks of waiting pods.
@@ -141,9 +149,15 @@ fn held_back(kind: JobKind, object: &Value) -> Vec<Value> {
     operations
 }
 
-/// The operations that set the field that suspends, with the objects on the way to it that are missing.
-fn suspension(path: &[&str], suspended: &Value, object: &Value) -> Vec<Value> {
-    let mut operations = Vec::new();
+/// A patch of an object with the operations that set the field that suspends it, and the objects on the way to it that are missing. What its user
+/// lets it run with is remembered.
+fn suspension(kind: JobKind, object: &Value, mut patch: Additions<'_>) -> Vec<Value> {
+    let adapter = registry::of(kind);
+    if let Some(value) = adapter.running_value(object) {
+        patch.set(ANNOTATIONS, labels::RUNNING_VALUE, &value);
+    }
+    let mut operations = patch.operations();
+    let (path, suspended) = (adapter.suspend_path(), adapter.suspended_value());
     let (mut parent, mut pointer) = (object, String::new());
     for (depth, key) in path.iter().enumerate() {
         pointer = format!("{pointer}/{}", escape(key));

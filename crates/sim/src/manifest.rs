@@ -5,8 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use sluice_api::job::JobKind;
 use sluice_engine::Kind;
 
+use crate::flux;
 use crate::json::text;
 use crate::object::kind_of;
 use crate::observed::Observed;
@@ -107,22 +109,21 @@ fn documents(text: &str) -> Vec<String> {
 }
 
 impl Manifests {
-    /// Reads files. Every mistake is collected.
+    /// Reads files. Every mistake is collected. A Flux MiniCluster is read as the Job that its operator makes of it, unless that Job is there, too.
     ///
     /// # Errors
     ///
     /// If a document is not YAML, is not an object although its file was named, has a field that its schema does not allow, or is a Scenario that
     /// cannot be read.
     pub fn read(files: &[File]) -> Result<Self, Vec<ManifestError>> {
-        let mut found = Self::default();
-        let mut errors = Vec::new();
+        let mut reading = Reading::default();
         for file in files {
             for (index, text) in documents(&file.text).iter().enumerate() {
                 let source = Source { file: file.name.clone(), document: index + 1 };
                 match serde_saphyr::from_str::<Value>(text) {
                     Ok(Value::Null) => {}
-                    Ok(value) => found.add(&source, value, file.named, &mut errors),
-                    Err(error) => errors.push(ManifestError {
+                    Ok(value) => reading.add(&source, value, file.named),
+                    Err(error) => reading.errors.push(ManifestError {
                         at: source,
                         path: String::new(),
                         message: format!("not valid YAML: {}", error.to_string().trim()),
@@ -130,27 +131,42 @@ impl Manifests {
                 }
             }
         }
-        if errors.is_empty() { Ok(found) } else { Err(errors) }
+        for (source, cluster) in std::mem::take(&mut reading.clusters) {
+            reading.take_cluster(&source, &cluster);
+        }
+        if reading.errors.is_empty() { Ok(reading.found) } else { Err(reading.errors) }
     }
+}
 
+/// What was read so far.
+#[derive(Default)]
+struct Reading {
+    found: Manifests,
+    errors: Vec<ManifestError>,
+    /// MiniClusters: whether their Jobs are there is known at the end.
+    clusters: Vec<(Source, Value)>,
+}
+
+impl Reading {
     /// Does what the API server does with a `generateName`, but without chance.
     fn generate_name(&self, source: &Source, value: &mut Value) {
         let metadata = &mut value["metadata"];
         let prefix = text(&metadata["generateName"]).to_owned();
         if !prefix.is_empty() && text(&metadata["name"]).is_empty() {
-            metadata["name"] = Value::from(prefix + &suffix(source, self.objects.len()));
+            let number = self.found.objects.len() + self.clusters.len();
+            metadata["name"] = Value::from(prefix + &suffix(source, number));
         }
     }
 
-    fn add(&mut self, source: &Source, mut value: Value, strict: bool, errors: &mut Vec<ManifestError>) {
+    fn add(&mut self, source: &Source, mut value: Value, strict: bool) {
         let (version, kind) = (text(&value["apiVersion"]).to_owned(), text(&value["kind"]).to_owned());
         if kind.is_empty() || version.is_empty() {
             let message = "expected a Kubernetes object with apiVersion and kind".to_owned();
             if strict {
-                errors.push(ManifestError { at: source.clone(), path: String::new(), message });
+                self.errors.push(ManifestError { at: source.clone(), path: String::new(), message });
             } else {
                 let what = "not a Kubernetes object (no apiVersion and kind)".to_owned();
-                self.skipped.push(Skipped { source: source.clone(), what });
+                self.found.skipped.push(Skipped { source: source.clone(), what });
             }
             return;
         }
@@ -161,14 +177,14 @@ impl Manifests {
                     item["kind"] = Value::from(item_kind);
                     item["apiVersion"] = Value::from(version.as_str());
                 }
-                self.add(source, item, strict, errors);
+                self.add(source, item, strict);
             }
             return;
         }
         if version.starts_with("sluice.dev/") && kind == "Scenario" {
             match serde_path_to_error::deserialize::<_, Scenario>(&value) {
-                Ok(scenario) => self.scenarios.push((source.clone(), scenario)),
-                Err(error) => errors.push(ManifestError {
+                Ok(scenario) => self.found.scenarios.push((source.clone(), scenario)),
+                Err(error) => self.errors.push(ManifestError {
                     at: source.clone(),
                     path: format!("Scenario: {}", error.path()),
                     message: error.inner().to_string(),
@@ -176,17 +192,43 @@ impl Manifests {
             }
             return;
         }
+        if flux::is_mini_cluster(&value) {
+            self.generate_name(source, &mut value);
+            self.clusters.push((source.clone(), value));
+            return;
+        }
         match kind_of(&version, &kind) {
             Some(kind) => {
                 self.generate_name(source, &mut value);
-                errors.extend(schema::check(kind, &value).into_iter().map(|wrong| ManifestError {
-                    at: source.clone(),
-                    path: format!("{} {}: {}", kind.as_str(), text(&value["metadata"]["name"]), wrong.path),
-                    message: wrong.message,
-                }));
-                self.objects.push(Manifest { source: source.clone(), kind, object: value });
+                self.take(source, kind, value);
             }
-            None => self.skipped.push(Skipped { source: source.clone(), what: format!("{version} {kind}") }),
+            None => {
+                let what = format!("{version} {kind}");
+                self.found.skipped.push(Skipped { source: source.clone(), what });
+            }
+        }
+    }
+
+    /// An object of a simulated kind, with what is wrong with it.
+    fn take(&mut self, source: &Source, kind: Kind, object: Value) {
+        self.errors.extend(schema::check(kind, &object).into_iter().map(|wrong| ManifestError {
+            at: source.clone(),
+            path: format!("{} {}: {}", kind.as_str(), text(&object["metadata"]["name"]), wrong.path),
+            message: wrong.message,
+        }));
+        self.found.objects.push(Manifest { source: source.clone(), kind, object });
+    }
+
+    /// A MiniCluster as its Job.
+    fn take_cluster(&mut self, source: &Source, cluster: &Value) {
+        let Some(job) = flux::job_of(cluster) else { return };
+        let kind = Kind::Job(JobKind::JOB);
+        let named =
+            |object: &Value| ["name", "namespace"].map(|field| text(&object["metadata"][field]).to_owned());
+        let of_job = named(&job);
+        let is_there = |one: &Manifest| one.kind == kind && named(&one.object) == of_job;
+        if !self.found.objects.iter().any(is_there) {
+            self.take(source, kind, job);
         }
     }
 }
@@ -201,6 +243,10 @@ fn suffix(source: &Source, number: usize) -> String {
 
 /// Reads a template or an object written inside a scenario.
 pub(crate) fn inline(object: &Value) -> Result<(Kind, Value), String> {
+    if flux::is_mini_cluster(object) {
+        let job = flux::job_of(object).ok_or("expected a MiniCluster of at least one pod")?;
+        return inline(&job);
+    }
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let known = kind_of(version, kind)
         .ok_or_else(|| format!("expected an object of a simulated kind, found {version} {kind}"))?;

@@ -188,8 +188,7 @@ fn placed_world(job: &Value) -> Manifests {
 
 #[test]
 fn a_job_of_every_kind_gets_nodes_of_its_topology() {
-    // Declared kinds start there if their declaration has a place for `schedulingGates`.
-    for (kind, object) in JobKind::ALL.into_iter().map(|kind| (kind, job(kind))) {
+    for (kind, object) in all().into_iter().filter(|(kind, _)| kind.integration().ungated.is_empty()) {
         let simulation = played(&placed_world(&object));
         let (job, record) = (only(&simulation), simulation.record());
         assert_eq!(job.admitted, Some(0), "{kind:?}: {:#?}", record.entries);
@@ -205,7 +204,23 @@ fn a_job_of_every_kind_gets_nodes_of_its_topology() {
 }
 
 #[test]
-fn a_job_of_every_kind_is_preempted_by_one_that_matters_more_and_runs_again() {
+fn a_job_whose_pods_no_gate_holds_back_waits_for_a_flavor_without_a_topology() {
+    let mut waiting = Vec::new();
+    for (kind, object) in all().into_iter().filter(|(kind, _)| !kind.integration().ungated.is_empty()) {
+        let manifests = placed_world(&object);
+        let simulation = played(&manifests);
+        assert_eq!(only(&simulation).admitted, None, "{kind:?}: {:#?}", simulation.record().entries);
+        let answer = question(&manifests, kind, "a").answer().unwrap();
+        assert_eq!(answer.state, State::Waiting, "{kind:?}: {}", answer.text());
+        let why = "nothing holds the pods of pod set main back until they have their nodes";
+        assert!(answer.text().contains(why), "{kind:?}: {}", answer.text());
+        waiting.push(kind.framework());
+    }
+    assert_eq!(waiting, ["argoproj.io/workflow", "kubevirt.io/virtualmachine"]);
+}
+
+#[test]
+fn a_job_of_every_kind_makes_way_for_one_that_matters_more_and_runs_again() {
     let class = class();
     let mut urgent = job(JobKind::JOB);
     urgent["metadata"]["name"] = json!("urgent");
@@ -386,4 +401,40 @@ fn a_group_of_pods_is_explained_by_its_name_and_by_those_of_its_pods() {
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(answer.state, State::Waiting, "{name}: {}", answer.text());
     }
+}
+
+/// A MiniCluster is no job, and its user writes none: the Flux operator makes it.
+#[test]
+fn a_mini_cluster_runs_as_the_job_that_its_operator_makes_of_it() {
+    let cluster = |size: u32| {
+        json!({
+            "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+            "metadata": {"name": "a", "namespace": "t", "annotations": {"sluice.dev/run-seconds": "60"}},
+            "spec": {
+                "size": size, "jobLabels": {"kueue.x-k8s.io/queue-name": "main"},
+                "containers": [{"image": "i", "resources": {"requests": {"cpu": 3}}}, {"image": "j"}],
+            },
+        })
+    };
+    let manifests = placed_world(&cluster(4));
+    assert!(manifests.skipped.is_empty(), "{:?}", manifests.skipped);
+    let simulation = played(&manifests);
+    let (made, record) = (only(&simulation), simulation.record());
+    assert_eq!(
+        (made.managed, made.admitted, made.finished),
+        (true, Some(0), Some(60_000)),
+        "{:#?}",
+        record.entries
+    );
+    let pods = record.places.iter().flat_map(|change| change.sets.iter()).flat_map(|set| &set.domains);
+    assert_eq!(pods.map(|(_, pods)| *pods).sum::<i64>(), 4, "{:#?}", record.places);
+    let waits = question(&world(11, &cluster(4)), JobKind::JOB, "a").answer().unwrap();
+    assert_eq!(waits.state, State::Waiting, "{}", waits.text());
+    assert!(waits.text().contains("12"), "four pods of three processors: {}", waits.text());
+    // Where its Job is there, too, as in what was read of a cluster, it is that; without pods it has none.
+    let mut own = job(JobKind::JOB);
+    own["spec"]["parallelism"] = json!(3);
+    let both = read(format!("{}\n---\n{own}\n", cluster(4)));
+    assert_eq!(both.objects.iter().map(|one| &one.object).collect::<Vec<_>>(), [&own]);
+    assert!(read(cluster(0).to_string()).objects.is_empty());
 }

@@ -63,6 +63,8 @@ struct Example<'a> {
     kind: &'a Shipped,
     declaration: Value,
     name: String,
+    /// What its user lets it run with, if that is not the declared value.
+    runs: Option<Value>,
 }
 
 impl Example<'_> {
@@ -86,7 +88,8 @@ impl Example<'_> {
         let suspend = &self.declaration["suspend"];
         let path = suspend["path"].as_str().unwrap_or("spec.suspend").replace('.', "/");
         let value = |field: &str, default: bool| suspend.get(field).cloned().unwrap_or(json!(default));
-        (format!("/{path}"), value("suspended", true), value("running", false))
+        let running = self.runs.clone().unwrap_or_else(|| value("running", false));
+        (format!("/{path}"), value("suspended", true), running)
     }
 
     /// Waits until it runs on a flavor; until it is suspended with nothing of any, if none is given.
@@ -140,13 +143,17 @@ async fn make_room(place: &Place<'_>) {
     patch(&place.cluster_queues(), &place.name, json!({"spec": {"resourceGroups": [group]}})).await.unwrap();
 }
 
-async fn lives(place: &Place<'_>, kind: &Shipped) {
+async fn lives(place: &Place<'_>, kind: &Shipped, runs: Option<Value>) {
     let declaration: Value = document(&format!("examples/integrations/{}/declaration.yaml", kind.folder));
     let mut object: DynamicObject = document(&format!("examples/integrations/{}/object.yaml", kind.folder));
     let labels = object.metadata.labels.get_or_insert_default();
     labels.insert(QUEUE_NAME.to_owned(), "lq".to_owned());
     object.metadata.namespace = None;
-    let example = Example { place, kind, declaration, name: object.metadata.name.clone().unwrap() };
+    let example = Example { place, kind, declaration, name: object.metadata.name.clone().unwrap(), runs };
+    if example.runs.is_some() {
+        let (path, _, running) = example.suspend();
+        *object.data.pointer_mut(&path).unwrap() = running;
+    }
     example.api().create(&PostParams::default(), &object).await.unwrap();
     let made = example.object().await;
     let (path, suspended, running) = example.suspend();
@@ -192,8 +199,13 @@ fn remove_empty(value: &mut Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_of_each_declared_kind_is_queued_started_and_stopped_as_its_crd_allows() {
     bed().await;
-    for (name, kind) in ["shipped-argo", "shipped-vm"].into_iter().zip(&KINDS) {
+    let [workflow, machine] = &KINDS;
+    for (name, kind, runs) in [
+        ("shipped-argo", workflow, None),
+        ("shipped-vm", machine, None),
+        ("shipped-vm-again", machine, Some(json!("RerunOnFailure"))),
+    ] {
         let place = two_flavors(name, [0, 0]).await;
-        lives(&place, kind).await;
+        lives(&place, kind, runs).await;
     }
 }

@@ -153,6 +153,7 @@ fn pod_set(pod_set: &plain::PodSet) -> core::PodSetSpec {
         tolerations: pod_set.tolerated.iter().map(tolerate).collect(),
         group: None,
         topology: None,
+        ungated: false,
         node_requests: None,
         shape: 0,
     }

@@ -274,6 +274,7 @@ fn pod_set(c: &mut Choices<'_>) -> PodSetSpec {
         tolerations: c.some(1, toleration),
         group: (c.byte() > 200).then(|| Name::from("group")),
         topology: if c.byte() > 235 { nodes::request(c) } else { None },
+        ungated: false,
         node_requests: if c.byte() > 230 { Some(vec![(c.name("r", 3), c.amount())]) } else { None },
         shape: 0,
     }

@@ -390,3 +390,24 @@ fn s6_11_18_nothing_is_reclaimed_where_no_node_becomes_whole() {
     assert!(lines.len() == 1 && !lines[0].contains("preempts"), "{lines:?}");
     assert!(w.core.position(&key("p")).is_some());
 }
+
+#[test]
+fn s6_11_20_pods_that_nothing_holds_back_get_no_flavor_with_a_topology() {
+    let mut w = world();
+    host(&mut w, "r1", "h1", 4);
+    w.cq(cq("only").quota(q(4)));
+    w.cq(cq("mixed").quota(q(4)).flavor("plain", &[("gpu", q(4))]));
+    let ungated = |job: Job| job.gpu(1).pod(|pods| pods.ungated = true);
+    let refused = "Flavor \"default\" supports only TopologyAwareScheduling, and no scheduling gate can hold the pods back";
+    w.submit(ungated(job("implied", "only")));
+    w.cycle();
+    assert_eq!(w.message("implied"), format!("couldn't assign flavors to pod set main: {refused}"));
+    w.submit(ungated(required(job("asks", "mixed"), RACK)));
+    w.cycle();
+    assert!(w.message("asks").contains(refused), "{}", w.message("asks"));
+    w.submit(ungated(job("plain", "mixed")));
+    assert_eq!(w.cycle(), ["plain admitted plain"]);
+    w.submit(job("gated", "only").gpu(1));
+    assert_eq!(w.cycle(), ["gated admitted default"]);
+    assert_eq!(nodes(&w, "gated"), "h1=1");
+}

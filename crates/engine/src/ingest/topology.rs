@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use sluice_api::conversion::topology::{self, TopologyError};
 use sluice_api::gates::Gate;
+use sluice_api::job::JobKind;
 use sluice_api::slim;
 use sluice_api::v1beta2::{self, CheckState, DelayedTopologyRequestState, WorkloadStatus};
 use sluice_core::{
@@ -59,6 +61,17 @@ pub(crate) fn request(set: &slim::PodSet, config: &EngineConfig) -> Option<Topol
         slices.push(layer(level, api.pod_set_slice_size.unwrap_or(0)));
     }
     Some(TopologyRequest { level, slices })
+}
+
+/// The pod sets of a Workload whose pods no gate can hold back until they have their nodes: by the declaration of the kind of its job.
+pub(crate) fn ungated(object: &slim::Workload) -> &'static [&'static str] {
+    let mut owners = object.metadata.owner_references.iter().flatten();
+    let controller = owners.find(|owner| owner.controller == Some(true));
+    let declared = |owner: &OwnerReference| {
+        let mut declared = JobKind::all().iter().filter(|kind| kind.is_declared());
+        declared.find(|kind| kind.is_named_by(&owner.api_version, &owner.kind))
+    };
+    controller.and_then(declared).map_or(&[], |kind| kind.integration().ungated)
 }
 
 /// The pod sets that get the same flavors, and are placed together.

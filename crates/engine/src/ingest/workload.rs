@@ -88,6 +88,7 @@ pub(crate) fn pod_sets(
 ) -> (Vec<core::PodSetSpec>, Option<String>) {
     let mut invalid = None;
     let mut totals: BTreeMap<core::Name, i64> = BTreeMap::new();
+    let ungated = topology::ungated(object);
     let sets: Vec<_> = object
         .spec
         .pod_sets
@@ -135,6 +136,7 @@ pub(crate) fn pod_sets(
                 tolerations: tolerated,
                 group: topology::group(set, config),
                 topology: topology::request(set, config),
+                ungated: ungated.contains(&&*set.name),
                 node_requests,
                 shape: 0,
             }

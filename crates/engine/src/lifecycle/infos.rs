@@ -143,6 +143,13 @@ pub(crate) fn by_position(mut infos: Vec<PodSetInfo>, view: &JobView) -> Vec<Pod
     infos
 }
 
+/// Leaves the number of pods as it is.
+pub(crate) fn keep_counts(infos: &mut [PodSetInfo], view: &JobView) {
+    for (info, set) in infos.iter_mut().zip(&view.pod_sets) {
+        info.count = set.count;
+    }
+}
+
 /// What each pod set gets back at a stop: exactly the Workload's template.
 pub(crate) fn restore_infos(object: &slim::Workload) -> Vec<PodSetInfo> {
     let set = |set: &slim::PodSet| PodSetInfo {

@@ -14,7 +14,7 @@ use sluice_core::WorkloadKey;
 use super::ancestor::Standing;
 use super::body::strict_patch;
 use super::create::owner_reference;
-use super::infos::{by_position, restore_infos};
+use super::infos::{by_position, keep_counts, restore_infos};
 use super::matching::{OwnWorkload, matches};
 use super::slices::is_superseded;
 use super::transition;
@@ -23,6 +23,7 @@ use crate::effect::{Effect, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{About, normal};
+use crate::unstoppable::Restores;
 use crate::world::{JobKey, workload_ref};
 
 impl Engine {
@@ -417,13 +418,16 @@ impl Engine {
             ];
             then.extend(more.iter().cloned());
         }
-        if !view.suspended && !view.stopping && self.world.jobs.get(key).is_some_and(|job| job.only_suspends)
-        {
+        let restores = self.world.jobs.get(key).map(|entry| entry.restores).unwrap_or_default();
+        if !view.suspended && restores == Restores::Nothing {
             let write = Write::SuspendJob { view: Arc::clone(view) };
             return self.write_job(key, Purpose::SuspendJob, write, then);
         }
         let view = self.as_started(key, view);
-        let infos = by_position(infos, &view);
+        let mut infos = by_position(infos, &view);
+        if restores == Restores::Templates {
+            keep_counts(&mut infos, &view);
+        }
         let write = Write::StopJob { view, infos };
         self.write_job(key, Purpose::StopJob, write, then);
     }

@@ -10,9 +10,21 @@ use crate::engine::{Alarm, Engine};
 use crate::input::WriteError;
 use crate::outbox::warning;
 use crate::retry::REFUSALS;
+use crate::unstoppable::Restores;
 use crate::world::{JobEntry, JobKey};
 
 impl JobEntry {
+    /// A complete stop was refused. One that begins may be too much for the object, for example because of one more annotation: then the job is only
+    /// suspended. One that goes on may restore what its user has made impossible meanwhile: if that is refused for more than a moment, it goes on
+    /// with less, so that the job holds no quota for good.
+    pub(crate) fn stop_refused(&mut self) {
+        let less = if self.view.stopping { self.restores.less() } else { Restores::Nothing };
+        let at_once = !self.view.stopping || self.retry.is_refused();
+        if !self.view.suspended && at_once && less != self.restores {
+            (self.restores, self.retry.until) = (less, None);
+        }
+    }
+
     /// Suspending it failed.
     pub(crate) fn suspend_failed(&mut self, error: &WriteError) {
         if matches!(error, WriteError::Refused(_)) {

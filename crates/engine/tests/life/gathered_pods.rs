@@ -271,6 +271,26 @@ fn a_pod_that_only_claims_to_be_one_of_its_pods_gets_no_more_than_their_quota() 
     assert!(c.api.is_free("web-1"));
 }
 
+/// As a rollout with a surge makes them: old pods go when new ones are ready, and these wait for the quota of the old ones.
+#[test]
+fn pods_that_are_made_before_others_go_wait_and_their_object_says_why() {
+    let (mut c, uid) = with_set("9", 2);
+    make(&mut c, &uid, 0..2);
+    assert!(c.notes("ErrWorkloadCompose").is_empty());
+    make(&mut c, &uid, 2..4);
+    c.advance(600);
+    assert_eq!(free(&c, 4), [true, true, false, false]);
+    let said = c.notes("ErrWorkloadCompose");
+    assert!(
+        said.len() == 1 && said[0].starts_with("StatefulSet/web: Some pods wait: there are more of them"),
+        "{said:?}"
+    );
+    // One that goes makes room.
+    c.api.delete_queued_pod("web-0");
+    c.settle();
+    assert_eq!(free(&c, 4), [false, true, true, false]);
+}
+
 #[test]
 fn a_group_of_that_name_does_not_get_its_workload() {
     let (mut c, uid) = with_set("2", 2);

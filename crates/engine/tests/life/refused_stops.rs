@@ -1,7 +1,8 @@
 //! A job whose stop the API server refuses is suspended all the same.
 
+use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind, JobView};
-use sluice_engine::{Purpose, WriteError};
+use sluice_engine::{EngineConfig, Purpose, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Cluster, condition};
@@ -43,16 +44,16 @@ fn a_victim_whose_stop_is_refused_gives_its_quota_back() {
     assert!(!c.api.job("a").view.suspended);
     c.refuse = Some((Purpose::StopJob, refusal()));
     let workload = crate::model::Api::workload_ref(&c.workload("a"));
-    c.api.edit(&workload, &serde_json::json!({"spec": {"active": false}}));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
     c.settle();
     assert!(c.api.job("a").view.suspended);
     assert!(condition(&c.workload("a"), "QuotaReserved").starts_with("False"));
     // Once it was started again, its stop is a whole one.
     c.refuse = None;
-    c.api.edit(&workload, &serde_json::json!({"spec": {"active": true}}));
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
     c.settle();
     assert!(!c.api.job("a").view.suspended);
-    c.api.edit(&workload, &serde_json::json!({"spec": {"active": false}}));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
     c.settle();
     assert!(c.api.job("a").view.suspended);
     assert_eq!((sent(&c, Purpose::StopJob), sent(&c, Purpose::SuspendJob)), (2, 1));
@@ -174,6 +175,43 @@ fn a_part_that_its_maker_makes_again_as_it_was_is_deleted_less_and_less_often() 
     }
     let deleted = sent(&c, Purpose::DeleteChild);
     assert!((8..30).contains(&deleted), "{deleted}");
+}
+
+/// A job of four pods that was admitted with two, and whose stop has begun when its Workload is deactivated. Another one waits for its quota.
+fn half_stopped() -> Cluster {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("2", &json!({}));
+    let mut view = job("team-a", "a", "lq", 4, "1");
+    view.pod_sets[0].min_count = Some(2);
+    c.api.add_job(view);
+    c.settle();
+    c.api.add_job(job("team-a", "b", "lq", 2, "1"));
+    c.settle();
+    assert_eq!(c.api.job("a").view.pod_sets[0].count, 2);
+    assert!(c.api.job("b").view.suspended);
+    c.api.edit_job("a", |job| job.view.stopping = true);
+    let workload = crate::model::Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c
+}
+
+#[test]
+fn the_end_of_a_stop_that_is_refused_leaves_out_what_may_be_impossible_and_holds_no_quota() {
+    let refusal = || WriteError::Refused("spec.completions: Invalid value: 4: field is immutable".to_owned());
+    // An API server that refuses for a moment costs a job nothing.
+    for refused in [2, 3, 4] {
+        let mut c = half_stopped();
+        c.fail.extend((0..refused).map(|_| (Purpose::StopJob, refusal())));
+        c.advance(30);
+        let (a, b) = (&c.api.job("a").view, &c.api.job("b").view);
+        assert!(a.suspended && !a.stopping && !b.suspended, "{refused}");
+        let restored = a.pod_sets[0].scheduling.node_selector.is_empty();
+        let count = if refused < 3 { 4 } else { 2 };
+        assert_eq!((a.pod_sets[0].count, restored), (count, refused < 4), "{refused}");
+        assert_eq!(sent(&c, Purpose::StopJob), refused + usize::from(refused < 4), "{refused}");
+        assert_eq!(sent(&c, Purpose::SuspendJob), usize::from(refused == 4), "{refused}");
+    }
 }
 
 #[test]

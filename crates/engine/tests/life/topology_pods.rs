@@ -169,6 +169,19 @@ fn each_pod_gets_into_the_domain_of_its_rank_whenever_it_comes() {
     assert!(spec["schedulingGates"].is_null());
 }
 
+/// As the mpi-operator counts workers whose launcher works, too.
+#[test]
+fn pods_that_are_not_counted_from_0_get_into_the_domains_of_their_ranks() {
+    let mut c = placed(3, &[("n1", 1), ("n2", 2)]);
+    for (name, index) in [("a-x", 3), ("a-y", 1), ("a-z", 2)] {
+        let mut made = pod(&c, name, Some(index));
+        made["metadata"]["annotations"]["kueue.x-k8s.io/pod-index-offset"] = json!("1");
+        c.api.put(Kind::JobPod, made);
+        c.settle();
+    }
+    assert_eq!(seats(&c), ["a-x n2", "a-y n1", "a-z n2"]);
+}
+
 #[test]
 fn pods_without_ranks_fill_domains_in_order_and_none_gets_more_than_it_has() {
     let mut c = placed(3, &[("n1", 2), ("n2", 1)]);

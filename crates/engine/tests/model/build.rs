@@ -100,6 +100,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         spare_failures: Some(6),
         ending: false,
         end_blocked: false,
+        completions_equal: false,
         started: false,
         finished: None,
         pods_ready: false,

@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 use sluice_api::config::DeclaredKind;
 use sluice_api::job::{JobFinished, JobKind, JobPodSet, JobView, PodSetInfo};
+use sluice_api::labels;
 
 use super::cel::{Budget, Expression, Failure};
 use super::made;
 use super::places::{self, Places, pointer};
+use super::resumed::{self, remembered};
 use crate::adapter::{Adapter, Change, Schema, State};
 use crate::object::{self, at};
-use crate::patch::{Patch, Step, nested};
+use crate::patch::{Patch, Step, nested, set};
 use crate::pod_group::PodGroup;
 use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
@@ -123,6 +125,9 @@ impl Adapter for Declared {
         view.invalid = view.invalid.or(reading.failure);
         if self.gates_pods() {
             self.gathered(&mut view, object);
+        } else {
+            let kept = &object["metadata"]["annotations"][labels::RUNNING_VALUE];
+            resumed::record(&mut view, &self.declaration.suspend, (at(object, self.suspend_path()), kept));
         }
         view
     }
@@ -153,7 +158,8 @@ impl Adapter for Declared {
             }
             changes.push((pod_set, target));
         }
-        Ok(self.patch(&self.declaration.suspend.running, &changes).pinned(&view.resource_version))
+        let running = resumed::resumed(view, &self.declaration.suspend);
+        Ok(self.patch(&running, &changes).pinned(&view.resource_version))
     }
 
     fn stop(&self, view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
@@ -165,8 +171,20 @@ impl Adapter for Declared {
             Some((pod_set, restored(pod_set, info, &[])))
         };
         let changes: Vec<_> = view.pod_sets.iter().filter_map(restored).collect();
-        let patch = self.patch(&self.declaration.suspend.suspended, &changes);
-        vec![Step { subresource: None, patch }.pinned(&view.resource_version)]
+        let mut patches = vec![self.patch(&self.declaration.suspend.suspended, &changes)];
+        if let Some(value) = remembered(view) {
+            let path = ["metadata", "annotations", labels::RUNNING_VALUE];
+            match &mut patches[0] {
+                Patch::Merge(body) => set(body, &path, value),
+                // Operations on a list do not make the map on the way to an annotation.
+                _ => patches.insert(0, Patch::Merge(nested(&path, value))),
+            }
+        }
+        let pinned = |(at, patch): (usize, Patch)| {
+            let patch = if at == 0 { patch.pinned(&view.resource_version) } else { patch };
+            Step { subresource: None, patch }
+        };
+        patches.into_iter().enumerate().map(pinned).collect()
     }
 
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
@@ -205,6 +223,11 @@ impl Adapter for Declared {
 
     fn suspended_value(&self) -> Value {
         self.declaration.suspend.suspended.clone()
+    }
+
+    fn running_value(&self, object: &Value) -> Option<String> {
+        let value = at(object, self.suspend_path());
+        resumed::running_value(&self.declaration.suspend, value).filter(|_| !self.gates_pods())
     }
 
     /// If its pods wait in its place, its queue is fixed as soon as one of them may run.

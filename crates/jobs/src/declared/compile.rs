@@ -58,6 +58,9 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
     let pods: Vec<PodsAt> = pod_sets.iter().filter_map(described).collect();
     let whole = pods.len() == pod_sets.len() && pods.iter().all(|pods| pods.count != CountAt::ByAdapter);
     let plain = declaration.pod_sets.iter().all(|pod_set| !pod_set.optional && pod_set.inject.is_empty());
+    let ungated =
+        pod_sets.iter().filter(|pod_set| !declaration.suspend.gates_pods && !pod_set.places.has_gates());
+    let ungated: Vec<_> = ungated.map(|pod_set| pod_set.name.as_str()).collect();
     let names = DeclaredNames {
         group: &declaration.group,
         version: &declaration.version,
@@ -66,6 +69,7 @@ pub(super) fn compile(declaration: &DeclaredKind, path: &str) -> Result<Declared
         suspend: &suspend,
         ends: declaration.finished.is_some(),
         suspends_pods: declaration.suspend.gates_pods,
+        ungated: &ungated,
         pod_index: declaration
             .pod_sets
             .first()

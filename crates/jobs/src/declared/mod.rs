@@ -8,6 +8,7 @@ mod compile;
 mod gated;
 mod made;
 mod places;
+mod resumed;
 
 use std::sync::{PoisonError, RwLock};
 
@@ -15,6 +16,7 @@ use sluice_api::config::{ConfigErrors, Configuration, DeclaredKind, FieldError};
 use sluice_api::job::JobKind;
 
 pub(crate) use self::adapter::Declared;
+pub(crate) use self::resumed::remembered;
 
 /// The declared kinds.
 static DECLARED: RwLock<Vec<&'static Declared>> = RwLock::new(Vec::new());

@@ -39,6 +39,11 @@ impl Places {
         Self { template: template.map(<[_]>::to_vec), moved }
     }
 
+    /// Whether there is a place for scheduling gates: the template alone has one.
+    pub fn has_gates(&self) -> bool {
+        self.template.is_some()
+    }
+
     /// Whether the template is in a list: only a JSON patch changes that.
     pub fn lead_through_list(&self) -> bool {
         self.template.iter().flatten().any(|part| part.parse::<usize>().is_ok())
@@ -74,7 +79,7 @@ impl Places {
     /// The first field of a change from one state to another that has no place, if there is one.
     pub fn missing_for(&self, from: &PodScheduling, to: &PodScheduling) -> Option<&'static str> {
         // Without a gate a pod runs before it is placed. Other fields without a place are a preference, or a label for others.
-        (self.template.is_none() && from.scheduling_gates != to.scheduling_gates).then_some("schedulingGates")
+        (!self.has_gates() && from.scheduling_gates != to.scheduling_gates).then_some("schedulingGates")
     }
 
     /// Adds the change from one state to another to a merge patch.

@@ -167,7 +167,8 @@ fn what_has_no_template_gets_what_is_added_where_the_declaration_says() {
     assert!(!running.suspended);
     let back = PodSetInfo { name: "main".to_owned(), count: 2, scheduling: pod_set.scheduling.clone() };
     assert_eq!(apply(&started, &kind.stop(&running, &[back])[0].patch), object);
-    // A gate has no place.
+    // A gate has no place, so that the job gets no flavor that needs one.
+    assert_eq!(kind.kind().integration().ungated, ["main"]);
     let mut gated = info("main", 2);
     gated.scheduling.scheduling_gates = vec![serde_json::from_value(json!({"name": "g"})).unwrap()];
     let why = kind.start(&view, &[gated]).unwrap_err().to_string();
@@ -202,15 +203,24 @@ fn a_template_in_a_list_is_changed_by_operations_and_restored() {
     let object = flow(&spec, &json!({"active": false}));
     let view = kind.observe(&object);
     assert_eq!((view.invalid.as_deref(), view.pod_sets[0].count), (None, 4));
+    assert!(kind.kind().integration().ungated.is_empty());
     let started = apply(&object, &kind.start(&view, &[info("first", 4)]).unwrap());
     assert_eq!(started["spec"].get("state"), None);
     let at = &started["spec"]["tasks"][0]["template"];
     assert_eq!(at["spec"]["nodeSelector"], json!({"flavor": "spot"}));
     let running = kind.observe(&started);
     let back = PodSetInfo { name: "first".to_owned(), count: 4, scheduling: PodScheduling::default() };
-    let stopped = apply(&started, &kind.stop(&running, &[back])[0].patch);
+    let stopped = apply(&started, &kind.stop(&running, std::slice::from_ref(&back))[0].patch);
     assert_eq!(stopped["spec"]["state"], "Paused");
     assert_eq!(stopped["spec"]["tasks"][0]["template"]["spec"], spec["tasks"][0]["template"]["spec"]);
+    // What its user lets it run with comes back with the next start.
+    let mut other = started.clone();
+    other["spec"]["state"] = json!("Fast");
+    let steps = kind.stop(&kind.observe(&other), &[back]);
+    let stopped = steps.iter().fold(other, |object, step| apply(&object, &step.patch));
+    assert_eq!(stopped["spec"]["state"], "Paused");
+    let again = apply(&stopped, &kind.start(&kind.observe(&stopped), &[info("first", 4)]).unwrap());
+    assert_eq!(again["spec"]["state"], "Fast");
 }
 
 #[test]

@@ -129,6 +129,9 @@ fn observe(job: &Value) -> JobView {
     view.active_pods = object::int(&status["active"]).unwrap_or(0).max(0);
     view.suspended_condition = object::suspended_condition(status);
     view.started = status["startTime"].is_string();
+    let parallelism = object::int(&spec["parallelism"]).unwrap_or(1);
+    view.completions_equal =
+        spec["completionMode"] == "Indexed" && object::int(&spec["completions"]) == Some(parallelism);
     view.ending = is_ending(spec, status);
     // The Job controller sets a start time itself on a Job that is not suspended, and needs none if nothing has to be completed.
     let completes = object::int(&spec["completions"]).is_none_or(|completions| completions > 0);
@@ -249,8 +252,10 @@ pub(crate) fn min_parallelism(view: &JobView) -> Option<i32> {
     view.annotations.get(labels::JOB_MIN_PARALLELISM)?.parse().ok()
 }
 
+/// Whether a start with fewer pods sets the completions, too: the user wants that, and the API server lets both change together.
 fn completions_follow(view: &JobView) -> bool {
-    view.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM).is_some_and(|value| value == "true")
+    let wanted = view.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM);
+    view.completions_equal && wanted.is_some_and(|value| value == "true")
 }
 
 /// The one patch that starts a Job: templates, counts, `suspend: false`.
@@ -268,11 +273,9 @@ fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
             return Err(StartError::Count { pod_set: pod_set.name.clone(), admitted: info.count, needed });
         }
         if pod_set.min_count.is_some() && !elastic {
-            put_count(&mut body, view, pod_set, info);
-            if needed < pod_set.count {
-                // With fewer completions the wrong indexes would be left out: ended ones stay.
-                body["spec"].as_object_mut().and_then(|spec| spec.remove("completions"));
-            }
+            // If pods have ended, the wrong indexes would be left out with fewer completions.
+            let completions = completions_follow(view) && needed == pod_set.count;
+            put_count(&mut body, completions, pod_set, info);
         }
         if let Some(template) = template_merge(&pod_set.scheduling, &merged(pod_set, info)?) {
             set(&mut body, &["spec", "template"], template);
@@ -281,11 +284,11 @@ fn start(view: &JobView, infos: &[PodSetInfo]) -> Result<Patch, StartError> {
     Ok(Patch::Merge(body).pinned(&view.resource_version))
 }
 
-/// The number of pods, where it is not what it should be.
-fn put_count(body: &mut Value, view: &JobView, pod_set: &JobPodSet, info: &PodSetInfo) {
+/// The number of pods, where it is not what it should be; and that of `completions`, if these change with it.
+fn put_count(body: &mut Value, completions: bool, pod_set: &JobPodSet, info: &PodSetInfo) {
     if info.count != pod_set.count {
         set(body, &["spec", "parallelism"], Value::from(info.count));
-        if completions_follow(view) {
+        if completions {
             set(body, &["spec", "completions"], Value::from(info.count));
         }
     }
@@ -329,7 +332,8 @@ fn stop(view: &JobView, infos: &[PodSetInfo]) -> Vec<Step> {
         let Some(info) = infos.iter().find(|info| info.name == pod_set.name) else { continue };
         // Only a start with fewer pods changes the number: any other change is the user's, and stays.
         if min_parallelism(view).is_some() && !pod_set.holds_pods_back() {
-            put_count(&mut end, view, pod_set, info);
+            // What the start wrote decides, not the annotation, which may have changed meanwhile: where both numbers are the same, it wrote both.
+            put_count(&mut end, view.completions_equal, pod_set, info);
         }
         let target = restored(pod_set, info, &GENERATED_LABELS);
         if let Some(template) = template_merge(&pod_set.scheduling, &target) {

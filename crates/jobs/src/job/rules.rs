@@ -71,16 +71,29 @@ pub(super) fn always(change: &Change<'_>, violations: &mut Violations, context: 
     }
 }
 
-/// A job that runs, and may run with fewer pods, keeps its number of pods.
+/// A job that runs, and may run with fewer pods, keeps its number of pods; and each job that runs keeps the annotations by which its numbers are
+/// written at the start and restored at the stop.
 pub(super) fn on_update(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
     let Some((old, before)) = change.old else { return };
     let (new, after) = (change.object, change.meta);
-    let partial = context.gates.enabled(Gate::PartialAdmission)
-        && before.annotations.contains_key(labels::JOB_MIN_PARALLELISM);
-    if !partial || before.suspended || after.suspended {
+    if !context.gates.enabled(Gate::PartialAdmission) || before.suspended || after.suspended {
         return;
     }
-    if int(&old["spec"]["parallelism"]) != int(&new["spec"]["parallelism"]) {
+    let follows = |meta: &Meta| {
+        let text = meta.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM);
+        text.is_some_and(|text| text == "true")
+    };
+    let least = |meta: &Meta| meta.annotations.get(labels::JOB_MIN_PARALLELISM).cloned();
+    for (key, changed) in [
+        (labels::JOB_MIN_PARALLELISM, least(before) != least(after)),
+        (labels::JOB_COMPLETIONS_EQUAL_PARALLELISM, follows(before) != follows(after)),
+    ] {
+        if changed {
+            violations.forbidden(&annotation_path(key), "field is immutable while the job is not suspended");
+        }
+    }
+    let partial = before.annotations.contains_key(labels::JOB_MIN_PARALLELISM);
+    if partial && int(&old["spec"]["parallelism"]) != int(&new["spec"]["parallelism"]) {
         violations.forbidden(
             "spec.parallelism",
             "cannot change when partial admission is enabled and the job is not suspended",

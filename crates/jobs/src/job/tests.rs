@@ -2,5 +2,6 @@
 
 mod elastic;
 mod ending;
+mod numbers;
 mod observe;
 mod start_stop;

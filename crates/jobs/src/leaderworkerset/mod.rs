@@ -95,6 +95,14 @@ impl Adapter for LeaderWorkerSet {
         }))
     }
 
+    /// Workers are counted after their leader.
+    fn first_index(&self, _object: &Value, groups: &[PodGroup<'_>], at: usize) -> u32 {
+        let grouped = |group: &PodGroup<'_>| {
+            group.template["metadata"]["annotations"][labels::POD_SET_GROUP_NAME].is_string()
+        };
+        u32::from(at > 0 && groups.get(at).is_some_and(|group| !grouped(group)))
+    }
+
     /// Its queue is fixed as soon as one of its groups is ready.
     fn is_suspended(&self, object: &Value) -> bool {
         ready(object) == 0

@@ -113,6 +113,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         spare_failures: None,
         ending: false,
         end_blocked: false,
+        completions_equal: false,
         started: false,
         finished: None,
         pods_ready: false,

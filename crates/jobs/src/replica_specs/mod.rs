@@ -13,7 +13,7 @@ use crate::described;
 use crate::made_pod::{MadePod, Maker};
 use crate::object;
 use crate::patch::{Patch, Step, nested, set};
-use crate::pod_group::path_of;
+use crate::pod_group::{PodGroup, path_of};
 use crate::review::{Context, Violations};
 use crate::scheduling::{StartError, merged, paired, restored, template_merge};
 
@@ -23,10 +23,9 @@ pub(crate) struct ReplicaSpecs {
     pub kind: JobKind,
     /// The rules that are specific to this kind: adds violations for objects that its controller does not act on.
     pub rules: fn(&Self, &Value, &mut Violations),
+    /// See [`Adapter::first_index`], for a replica type.
+    pub first_index: fn(&Value, &str) -> u32,
 }
-
-/// For a kind without specific rules.
-pub(crate) fn no_rules(_adapter: &ReplicaSpecs, _object: &Value, _violations: &mut Violations) {}
 
 impl Adapter for ReplicaSpecs {
     fn kind(&self) -> JobKind {
@@ -128,12 +127,21 @@ impl Adapter for ReplicaSpecs {
         object["spec"]["runPolicy"]["activeDeadlineSeconds"].as_i64()
     }
 
+    fn first_index(&self, object: &Value, groups: &[PodGroup<'_>], at: usize) -> u32 {
+        groups.get(at).map_or(0, |group| (self.first_index)(object, &group.name))
+    }
+
     fn validate(&self, change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
         self.judge(change, violations, context);
     }
 }
 
 impl ReplicaSpecs {
+    /// A kind without rules of its own, which counts its pods from 0.
+    pub const fn plain(kind: JobKind) -> Self {
+        Self { kind, rules: |_, _, _| {}, first_index: |_, _| 0 }
+    }
+
     /// The map of replica types to their pods, as a JSON pointer; and the types, in the order of the pod sets.
     fn types(&self) -> (&'static str, &'static [&'static str]) {
         let places = self.kind.integration().pods.iter().map(|pods| pods.place);

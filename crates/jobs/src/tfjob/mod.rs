@@ -5,6 +5,6 @@ mod descriptor;
 
 use sluice_api::job::JobKind;
 
-use crate::replica_specs::{ReplicaSpecs, no_rules};
+use crate::replica_specs::ReplicaSpecs;
 
-pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs { kind: JobKind::TF_JOB, rules: no_rules };
+pub(crate) static ADAPTER: ReplicaSpecs = ReplicaSpecs::plain(JobKind::TF_JOB);

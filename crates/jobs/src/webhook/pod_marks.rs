@@ -1,4 +1,5 @@
-//! The marks in the pod templates of an object whose pods wait for admission in its place (docs/reference/07-integrations.md 7.4).
+//! The marks in the pod templates of an object whose pods wait for admission in its place (docs/reference/07-integrations.md 7.4), and the number of
+//! the first pod of a template.
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
@@ -18,9 +19,8 @@ pub(super) fn mark(
 ) {
     let groups = registry::of(kind).pod_groups(object);
     let total = groups.iter().map(PodGroup::count).fold(0, i32::saturating_add);
-    let several = groups.len() > 1;
-    for (at, group) in groups.into_iter().enumerate() {
-        let [labels, annotations] = registry::of(kind).marked(&group);
+    for group in &groups {
+        let [labels, annotations] = registry::of(kind).marked(group);
         patch.set(&labels, labels::MANAGED, "true");
         // Where a change of the template replaces whole groups, pods get these when they are made.
         let said = if kind.has_groups() { [None; 2] } else { [queue, class] };
@@ -38,15 +38,23 @@ pub(super) fn mark(
             if let Some(label) = kind.integration().pod_index {
                 patch.set(&annotations, labels::POD_GROUP_POD_INDEX_LABEL, label);
             }
-            // Workers are counted from 1, after their leader.
-            let grouped = group.template["metadata"]["annotations"][labels::POD_SET_GROUP_NAME].is_string();
-            if kind.has_groups() && several && at > 0 && !grouped {
-                patch.set(&annotations, labels::POD_INDEX_OFFSET, "1");
-            }
             // If all pods are gone, the last number stays: no rollout is needed for it.
             if total > 0 && !kind.has_groups() {
                 patch.set(&annotations, labels::POD_GROUP_TOTAL_COUNT, &total.to_string());
             }
+        }
+    }
+    number(kind, object, patch);
+}
+
+/// Says in the pod templates of an object from which number on its controller counts the pods, where that is not 0.
+pub(super) fn number(kind: JobKind, object: &Value, patch: &mut Additions<'_>) {
+    let groups = registry::of(kind).pod_groups(object);
+    for (at, group) in groups.iter().enumerate() {
+        let first = registry::of(kind).first_index(object, &groups, at);
+        if first > 0 {
+            let [_, annotations] = registry::of(kind).marked(group);
+            patch.set(&annotations, labels::POD_INDEX_OFFSET, &first.to_string());
         }
     }
 }

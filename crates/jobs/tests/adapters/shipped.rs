@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use sluice_api::config::{Configuration, DeclaredKind, path_parts};
 use sluice_api::job::JobKind;
 
-fn read(path: &Path) -> Value {
+pub fn read(path: &Path) -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// Each kind: what it is called there, its folder, its fields.
-fn shipped() -> Vec<(String, PathBuf, Value)> {
+pub fn shipped() -> Vec<(String, PathBuf, Value)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = std::fs::read_dir(root.join("../../examples/integrations")).unwrap();
     let folders = folders.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
@@ -31,7 +31,7 @@ fn shipped() -> Vec<(String, PathBuf, Value)> {
 }
 
 /// As the manager reads it at its start.
-fn declared(declaration: &Value) -> DeclaredKind {
+pub fn declared(declaration: &Value) -> DeclaredKind {
     let configuration = json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
         "integrations": {"declared": [declaration]},
@@ -109,7 +109,7 @@ fn expressions(kind: &DeclaredKind) -> Vec<String> {
 }
 
 /// The fields of an object that its CRD does not have.
-fn unknown(fields: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
+pub fn unknown(fields: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) if !fields.is_string() => {
             for (key, value) in map {

@@ -99,7 +99,8 @@ impl Gathered {
             Refusal::WithoutTopology { flavor }
             | Refusal::TopologyUnknown { flavor }
             | Refusal::LevelMissing { flavor }
-            | Refusal::OnlyTopology { flavor } => {
+            | Refusal::OnlyTopology { flavor }
+            | Refusal::Ungated { flavor } => {
                 self.found.push(mismatch(view, workload, set, (flavor, refusal)));
             }
             Refusal::SeveralTopologies { flavors } => self.found.push(several(set, flavors)),

@@ -76,6 +76,7 @@ impl Question<'_> {
             | Refusal::TopologyUnknown { flavor }
             | Refusal::LevelMissing { flavor }
             | Refusal::OnlyTopology { flavor }
+            | Refusal::Ungated { flavor }
             | Refusal::NoPlacement { flavor, .. }
             | Refusal::OtherFlavor { flavor, .. } => refused.flavor = Some(Arc::clone(flavor)),
             Refusal::SeveralTopologies { .. } => {}

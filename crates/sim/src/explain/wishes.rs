@@ -166,6 +166,16 @@ pub(super) fn mismatch(
             ),
             None,
         ),
+        Refusal::Ungated { .. } => (
+            format!(
+                "nothing holds the pods of pod set {set} back until they have their nodes, and flavor {flavor} gives nodes by the topology \
+                 {topology} only"
+            ),
+            Some(
+                "give the queue a flavor without a topology, or the declaration of the kind the template of its pods (template)"
+                    .to_owned(),
+            ),
+        ),
         Refusal::LevelMissing { .. } => (
             format!(
                 "pod set {set} asks for the level {}, which the topology {topology} of flavor {flavor} does not have: its \

@@ -184,6 +184,7 @@ impl<'a> World<'a> {
                 tolerations: Vec::new(),
                 group: None,
                 topology: self.topology[workload.class].clone(),
+                ungated: false,
                 node_requests: None,
                 shape: 0,
             }],

@@ -26,6 +26,8 @@ pub struct DeclaredNames<'a> {
     pub ends: bool,
     /// Whether its pods wait for admission in its place.
     pub suspends_pods: bool,
+    /// The names of its pod sets whose pods no scheduling gate can hold back.
+    pub ungated: &'a [&'a str],
     /// The label of its pods with their number, where they wait in its place.
     pub pod_index: Option<&'a str>,
     /// Where its pod templates are, as far as the declaration says that by paths.
@@ -39,6 +41,9 @@ impl DeclaredNames<'_> {
     pub(super) fn integration(&self) -> Integration {
         let Self { group, version, kind, plural, suspend, ends, suspends_pods, pod_index, .. } = self;
         let kept = |name: &str| -> &'static str { String::from(name).leak() };
+        let all = |names: &[&str]| -> &'static [&'static str] {
+            names.iter().map(|name| kept(name)).collect::<Vec<_>>().leak()
+        };
         let framework = kept(&format!("{group}/{}", kind.to_ascii_lowercase()));
         Integration {
             framework,
@@ -53,7 +58,8 @@ impl DeclaredNames<'_> {
             reporter: kept(&format!("{framework}-kueue-controller")),
             follows_changes: true,
             observes_generation: true,
-            suspend: suspend.iter().map(|part| kept(part)).collect::<Vec<_>>().leak(),
+            suspend: all(suspend),
+            ungated: all(self.ungated),
             ends: *ends,
             suspends_pods: *suspends_pods,
             pod_index: pod_index.map(kept),

@@ -74,6 +74,8 @@ pub struct Integration {
     pub templates: &'static [TemplateKind],
     /// Whether its pods wait for admission in its place: it has nothing that suspends it, and marks the pods in its templates.
     pub suspends_pods: bool,
+    /// The names of its pod sets whose pods no scheduling gate can hold back, as admission has no place for one: they get no flavor with a topology.
+    pub ungated: &'static [&'static str],
     /// Whether each of its pods is a job of its own, and it is none.
     pub pods_are_jobs: bool,
     /// The label with the number of a pod in its object, for a kind whose pods form one job together.
@@ -166,6 +168,7 @@ pub(super) const PLAIN: Integration = Integration {
     priority_class: &[],
     templates: &[],
     suspends_pods: false,
+    ungated: &[],
     pods_are_jobs: false,
     pod_index: None,
     group_label: None,

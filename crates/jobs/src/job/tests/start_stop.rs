@@ -51,6 +51,7 @@ fn partial_admission_starts_fewer_pods() {
         );
     }
     object["metadata"]["annotations"]["kueue.x-k8s.io/job-completions-equal-parallelism"] = json!("true");
+    json_patch::merge(&mut object["spec"], &json!({"completionMode": "Indexed", "completions": 3}));
     let view = sluice_jobs::observe(JobKind::JOB, &object);
     assert_eq!(spec(&view, 2), json!({"suspend": false, "parallelism": 2, "completions": 2}));
 }

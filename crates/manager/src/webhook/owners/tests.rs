@@ -213,6 +213,7 @@ fn errand() -> JobKind {
         plural: "errands",
         ends: true,
         suspends_pods: false,
+        ungated: &[],
         pod_index: None,
         pods: &[],
         pods_by_adapter: None,

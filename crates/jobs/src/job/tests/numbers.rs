@@ -1,0 +1,129 @@
+//! Partial admission: the numbers of a Job that a start writes and a stop restores, whatever its user changes in between.
+
+use serde_json::{Value, json};
+use sluice_api::job::{JobKind, PodSetInfo};
+use sluice_jobs::{observe, start, stop, suspend};
+
+use crate::testing::{World, apply, job};
+
+const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
+const EQUAL: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
+
+/// A waiting Job of these numbers that may run with fewer pods, and whose completions follow or do not.
+fn partial(mode: &str, parallelism: i32, completions: i32, equal: Option<&str>) -> Value {
+    let mut object = job();
+    let spec = json!({"completionMode": mode, "parallelism": parallelism, "completions": completions, "suspend": true});
+    json_patch::merge(&mut object["spec"], &spec);
+    object["metadata"]["annotations"] = json!({LEAST: "2"});
+    annotate(&mut object, EQUAL, equal);
+    object
+}
+
+fn annotate(object: &mut Value, key: &str, value: Option<&str>) {
+    json_patch::merge(object, &json!({"metadata": {"annotations": {key: value}}}));
+}
+
+fn info(count: i32) -> PodSetInfo {
+    PodSetInfo { name: "main".to_owned(), count, ..PodSetInfo::default() }
+}
+
+fn numbers(object: &Value) -> [i64; 2] {
+    ["parallelism", "completions"].map(|field| object["spec"][field].as_i64().unwrap())
+}
+
+/// The Job as it is once it was started with so many pods.
+fn started(object: &Value, pods: i32) -> Value {
+    apply(object, &start(&observe(JobKind::JOB, object), &[info(pods)]).unwrap()).unwrap()
+}
+
+/// The Job as it is once it was stopped, with its own number of pods again.
+fn stopped(object: &Value, pods: i32) -> Value {
+    let mut now = object.clone();
+    for _ in 0..2 {
+        for step in stop(&observe(JobKind::JOB, &now), &[info(pods)]) {
+            now = apply(&now, &step.patch).unwrap();
+        }
+    }
+    assert!(observe(JobKind::JOB, &now).suspended);
+    now
+}
+
+#[test]
+fn a_stop_restores_completions_that_the_start_wrote_whatever_the_annotation_says_by_then() {
+    let (indexed, other) = ("Indexed", "NonIndexed");
+    // Mode, own numbers, annotation before the start and after it; numbers while it runs with four pods.
+    let cases = [
+        (other, [10, 100], None, None, [4, 100]),
+        (other, [10, 100], None, Some("true"), [4, 100]),
+        (other, [10, 10], None, Some("true"), [4, 10]),
+        (indexed, [10, 100], None, Some("true"), [4, 100]),
+        (indexed, [10, 10], None, Some("true"), [4, 10]),
+        (indexed, [10, 10], Some("true"), Some("true"), [4, 4]),
+        (indexed, [10, 10], Some("true"), None, [4, 4]),
+        (indexed, [10, 10], Some("true"), Some("false"), [4, 4]),
+    ];
+    for (mode, own, before, after, running) in cases {
+        let mut now = started(&partial(mode, own[0], own[1], before), 4);
+        let case = format!("{mode} {own:?} {before:?} {after:?}");
+        assert_eq!(numbers(&now), running.map(i64::from), "{case}");
+        annotate(&mut now, EQUAL, after);
+        assert_eq!(numbers(&stopped(&now, 10)), own.map(i64::from), "{case}");
+    }
+}
+
+/// The webhook was away when the annotation was written.
+#[test]
+fn completions_that_cannot_follow_stay_at_a_start() {
+    for (mode, completions) in [("NonIndexed", 10), ("Indexed", 12)] {
+        let now = started(&partial(mode, 10, completions, Some("true")), 4);
+        assert_eq!(numbers(&now), [4, completions.into()], "{mode}");
+    }
+}
+
+#[test]
+fn a_job_that_runs_keeps_the_annotations_by_which_its_numbers_are_restored() {
+    let world = World::default();
+    let suspended = |object: &Value, suspended: bool| {
+        let mut object = object.clone();
+        object["spec"]["suspend"] = json!(suspended);
+        object
+    };
+    let own = |least: Option<&str>, equal: Option<&str>| {
+        let mut object = partial("Indexed", 10, 10, equal);
+        annotate(&mut object, LEAST, least);
+        object
+    };
+    for (key, before, after) in [
+        (EQUAL, own(Some("2"), None), own(Some("2"), Some("true"))),
+        (EQUAL, own(Some("2"), Some("true")), own(Some("2"), None)),
+        (EQUAL, own(Some("2"), Some("true")), own(Some("2"), Some("false"))),
+        (LEAST, own(None, None), own(Some("2"), None)),
+        (LEAST, own(Some("2"), None), own(None, None)),
+        // It could be more than the number that is restored.
+        (LEAST, own(Some("2"), None), own(Some("9"), None)),
+    ] {
+        let refused = format!(
+            "metadata.annotations[{key}]: Forbidden: field is immutable while the job is not suspended"
+        );
+        for (was, is) in [(false, false), (false, true), (true, false), (true, true)] {
+            let said = world.refusals(JobKind::JOB, &suspended(&after, is), Some(&suspended(&before, was)));
+            assert_eq!(said, if was || is { "" } else { refused.as_str() }, "{key} {was} {is}");
+        }
+    }
+    // What counts is whether completions follow.
+    let (none, off) = (own(None, None), own(None, Some("false")));
+    assert_eq!(world.refusals(JobKind::JOB, &suspended(&off, false), Some(&suspended(&none, false))), "");
+}
+
+#[test]
+fn a_job_of_which_nothing_can_be_restored_is_suspended_and_its_stop_has_ended() {
+    let mut now = started(&partial("NonIndexed", 10, 100, None), 4);
+    let begun = stop(&observe(JobKind::JOB, &now), &[info(10)]);
+    now = apply(&now, &begun[0].patch).unwrap();
+    assert!(observe(JobKind::JOB, &now).stopping);
+    let view = observe(JobKind::JOB, &now);
+    let ended = apply(&now, &suspend(&view).patch).unwrap();
+    let view = observe(JobKind::JOB, &ended);
+    assert!(view.suspended && !view.stopping);
+    assert_eq!(numbers(&ended), [4, 100]);
+}
