@@ -220,7 +220,7 @@ fn a_job_whose_pods_no_gate_holds_back_waits_for_a_flavor_without_a_topology() {
 }
 
 #[test]
-fn a_job_of_every_kind_makes_way_for_one_that_matters_more_and_runs_again() {
+fn a_job_of_every_kind_is_preempted_by_one_that_matters_more_and_runs_again() {
     let class = class();
     let mut urgent = job(JobKind::JOB);
     urgent["metadata"]["name"] = json!("urgent");

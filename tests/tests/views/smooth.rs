@@ -9,7 +9,7 @@ use sluice_testkit::browser::Page;
 const SCROLL: &str = include_str!("dashboard/scroll.js");
 /// The table that is scrolled, if no other is named.
 pub const TABLE: &str = ".rows, .grid-body";
-/// The first picture of a page with much takes at most so many times as long as that of one with little.
+/// The first picture of a page with much takes at most this many times as long as that of one with little.
 const FACTOR: f64 = 3.0;
 /// And each picture while it is scrolled. With little to do a picture still waits for the screen, on a fast and on a slow machine: on a slow one the
 /// factor is larger.
@@ -18,7 +18,7 @@ const FACTOR_OF_SCROLLING: f64 = 8.0;
 const FIRST: f64 = 5_000.0;
 /// Two pictures while a table is scrolled there: 95 of 100, and the longest.
 const SCROLLING: [f64; 2] = [500.0, 2_000.0];
-/// The best of so many tries counts: other programs run on the machine, too.
+/// The number of tries, of which the best counts: other programs run on the machine, too.
 const TRIES: usize = 3;
 /// And of so many while the best is not good enough: these programs may be busy for some time.
 const MOST_TRIES: usize = 20;
