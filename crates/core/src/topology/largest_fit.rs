@@ -73,6 +73,7 @@ fn plain() -> PodSetSpec {
         group: None,
         topology: None,
         node_requests: None,
+        ungated: false,
         shape: 0,
     }
 }

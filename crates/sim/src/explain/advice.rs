@@ -77,6 +77,8 @@ advice! {
     CompleteGroup,
     /// The flavor needs a topology.
     GiveTopology,
+    /// No scheduling gate can hold its pods back until they have nodes.
+    UseFlavorWithoutTopology,
     /// The Topology of the flavor must be made.
     CreateTopology,
     /// Programs must remove their finalizers.

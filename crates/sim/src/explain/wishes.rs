@@ -168,13 +168,14 @@ pub(super) fn mismatch(
         ),
         Refusal::Ungated { .. } => (
             format!(
-                "nothing holds the pods of pod set {set} back until they have their nodes, and flavor {flavor} gives nodes by the topology \
-                 {topology} only"
+                "nothing holds the pods of pod set {set} back until they have their nodes, and flavor {flavor} assigns nodes only by the \
+                 topology {topology}"
             ),
-            Some(
+            Some((
+                Advice::UseFlavorWithoutTopology,
                 "give the queue a flavor without a topology, or the declaration of the kind the template of its pods (template)"
                     .to_owned(),
-            ),
+            )),
         ),
         Refusal::LevelMissing { .. } => (
             format!(

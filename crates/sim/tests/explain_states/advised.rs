@@ -70,6 +70,9 @@ fn elsewhere(advice: Advice) -> Option<Elsewhere> {
         Advice::CreateTopology => {
             Never("a queue whose flavor names a Topology that is missing is not active: CompleteClusterQueue")
         }
+        Advice::UseFlavorWithoutTopology => Never(
+            "a declaration is the manager's configuration: tests of the simulator's kinds have the answer",
+        ),
         Advice::UseOtherNamespace => Never("in another namespace it is another job"),
         Advice::AskAgain => Never("it is about the answer, not about the job"),
         Advice::FollowManager => Never("the answer knows too little to advise more"),

@@ -376,7 +376,7 @@ fn rows() -> Vec<Row> {
             ]
             .concat(),
             Code::TopologyMismatch,
-            &["pod set main asks for no topology, and flavor default gives nodes by the topology hosts only"],
+            &["pod set main asks for no topology, and flavor default assigns nodes only by the topology hosts"],
             Act::Follow("starts now with the annotation kueue.x-k8s.io/podset-unconstrained-topology of its pods"),
         ),
         row(
