@@ -151,12 +151,12 @@ fn held_back(kind: JobKind, object: &Value) -> Vec<Value> {
 
 /// A patch of an object with the operations that set the field that suspends it, and the objects on the way to it that are missing. What its user
 /// lets it run with is remembered.
-fn suspension(kind: JobKind, object: &Value, mut patch: Additions<'_>) -> Vec<Value> {
+fn suspension(kind: JobKind, object: &Value, mut more: Additions<'_>) -> Vec<Value> {
     let adapter = registry::of(kind);
     if let Some(value) = adapter.running_value(object) {
-        patch.set(ANNOTATIONS, labels::RUNNING_VALUE, &value);
+        more.set(ANNOTATIONS, labels::RUNNING_VALUE, &value);
     }
-    let mut operations = patch.operations();
+    let mut operations = more.operations();
     let (path, suspended) = (adapter.suspend_path(), adapter.suspended_value());
     let (mut parent, mut pointer) = (object, String::new());
     for (depth, key) in path.iter().enumerate() {

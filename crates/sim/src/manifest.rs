@@ -5,7 +5,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use sluice_api::job::JobKind;
 use sluice_engine::Kind;
 
 use crate::flux;
@@ -197,15 +196,12 @@ impl Reading {
             self.clusters.push((source.clone(), value));
             return;
         }
-        match kind_of(&version, &kind) {
-            Some(kind) => {
-                self.generate_name(source, &mut value);
-                self.take(source, kind, value);
-            }
-            None => {
-                let what = format!("{version} {kind}");
-                self.found.skipped.push(Skipped { source: source.clone(), what });
-            }
+        if let Some(kind) = kind_of(&version, &kind) {
+            self.generate_name(source, &mut value);
+            self.take(source, kind, value);
+        } else {
+            let what = format!("{version} {kind}");
+            self.found.skipped.push(Skipped { source: source.clone(), what });
         }
     }
 
@@ -222,7 +218,7 @@ impl Reading {
     /// A MiniCluster as its Job.
     fn take_cluster(&mut self, source: &Source, cluster: &Value) {
         let Some(job) = flux::job_of(cluster) else { return };
-        let kind = Kind::Job(JobKind::JOB);
+        let Some(kind) = kind_of(text(&job["apiVersion"]), text(&job["kind"])) else { return };
         let named =
             |object: &Value| ["name", "namespace"].map(|field| text(&object["metadata"][field]).to_owned());
         let of_job = named(&job);
