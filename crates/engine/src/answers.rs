@@ -144,6 +144,10 @@ impl Engine {
         {
             // This write reports it.
             entry.lost_answer = None;
+            // It is in another state: what could not be reported before does not hold back what is to be reported now.
+            if !open.purpose.is_report() {
+                entry.reports = None;
+            }
         }
         self.forget_reports(&open);
         if let Some(object) = object
@@ -374,9 +378,8 @@ impl Engine {
                 };
                 let blocked = |status: &WorkloadStatus| is(status, Type::BlockedOnPreemptionGates);
                 let gated = expected.is_some_and(blocked) && !blocked(&entry.object.status);
-                if let Some(pending) = &mut entry.pending_message {
-                    pending.gated |= gated;
-                } else {
+                // A later one is newer.
+                if entry.pending_message.is_none() {
                     // Equivalent Workloads get no event of their own.
                     let with_event = open.purpose == Purpose::Pend;
                     let pending = |why| PendingMessage { why: Arc::new(why), with_event, gated };

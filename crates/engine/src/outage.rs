@@ -1,7 +1,7 @@
 //! Writes that failed because the API server was away. Once it answers again, what they hold back does not wait for the end of its pauses: these may be
 //! a minute long, in which stopped jobs run on, and quota that is free is not given away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -17,15 +17,26 @@ const ENDED: usize = 2;
 /// What pauses after a failure of the API server, with the last write that was handed out before the failure. What is gone since stays until an
 /// answer comes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outage(BTreeMap<Alarm, EffectId>);
+pub(crate) struct Outage {
+    last: BTreeMap<Alarm, EffectId>,
+    /// The same, the oldest write first.
+    by_write: BTreeSet<(EffectId, Alarm)>,
+}
 
 impl Outage {
     /// One whose pause may end, as that write was handed out after it failed.
     fn next(&mut self, answered: EffectId) -> Option<Alarm> {
-        let found = self.0.iter().find(|(_, last)| **last < answered);
-        let alarm = found.map(|(alarm, _)| alarm.clone())?;
-        self.0.remove(&alarm);
+        self.by_write.first().filter(|(last, _)| *last < answered)?;
+        let (_, alarm) = self.by_write.pop_first()?;
+        self.last.remove(&alarm);
         Some(alarm)
+    }
+
+    fn note(&mut self, alarm: Alarm, last: EffectId) {
+        if let Some(before) = self.last.insert(alarm.clone(), last) {
+            self.by_write.remove(&(before, alarm.clone()));
+        }
+        self.by_write.insert((last, alarm));
     }
 }
 
@@ -43,7 +54,7 @@ impl Engine {
     /// A write failed, and what is woken then pauses.
     pub(crate) fn note_outage(&mut self, error: &WriteError, alarm: impl FnOnce() -> Alarm) {
         if matches!(error, WriteError::Transient(_)) {
-            self.outage.0.insert(alarm(), self.outbox.last());
+            self.outage.note(alarm(), self.outbox.last());
         }
     }
 

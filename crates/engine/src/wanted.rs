@@ -22,7 +22,7 @@ impl Wanted {
             Write::Pod(_) if purpose == Purpose::StartJob => Some(Self::Started),
             // Such a write cleans up after an earlier stop, whatever the state of the job is.
             Write::StopJob { view, .. } if view.ending => None,
-            Write::StopJob { view, .. } if view.stopping => Some(Self::Stopped),
+            Write::StopJob { view, .. } | Write::SuspendJob { view } if view.stopping => Some(Self::Stopped),
             Write::StopJob { .. } | Write::SuspendJob { .. } => Some(Self::Suspended),
             _ => None,
         }

@@ -93,6 +93,11 @@ pub(crate) trait Adapter: Sync {
         Vec::new()
     }
 
+    /// The write that ends a stop which was begun, where that is more than to suspend the job.
+    fn end_stop(&self, _view: &JobView) -> Option<Step> {
+        None
+    }
+
     /// The write that has its controller confirm a stop: see [`crate::ask_controller`].
     fn ask_controller(&self, view: &JobView, at: Timestamp) -> Step {
         object::ask_controller(view, at)

@@ -26,6 +26,9 @@ pub(crate) fn of(kind: JobKind) -> &'static dyn Adapter {
 /// The write that suspends a job without restoring anything. It ends a stop in several steps that was begun.
 pub(crate) fn suspend(view: &JobView) -> Step {
     let adapter = of(view.job.kind);
+    if let Some(step) = adapter.end_stop(view).filter(|_| view.stopping) {
+        return step.pinned(&view.resource_version);
+    }
     let mut body = nested(adapter.suspend_path(), adapter.suspended_value());
     if view.stopping {
         set(&mut body, &["metadata", "annotations", labels::STOPPING], Value::Null);

@@ -153,10 +153,19 @@ fn held_back(kind: JobKind, object: &Value) -> Vec<Value> {
 /// lets it run with is remembered.
 fn suspension(kind: JobKind, object: &Value, mut more: Additions<'_>) -> Vec<Value> {
     let adapter = registry::of(kind);
-    if let Some(value) = adapter.running_value(object) {
-        more.set(ANNOTATIONS, labels::RUNNING_VALUE, &value);
+    let running = adapter.running_value(object);
+    if let Some(value) = &running {
+        more.set(ANNOTATIONS, labels::RUNNING_VALUE, value);
     }
     let mut operations = more.operations();
+    // One that was copied with the object is not what its user lets it run with now.
+    if running.is_none()
+        && kind.is_declared()
+        && !object["metadata"]["annotations"][labels::RUNNING_VALUE].is_null()
+    {
+        let path = format!("/metadata/annotations/{}", escape(labels::RUNNING_VALUE));
+        operations.push(json!({"op": "remove", "path": path}));
+    }
     let (path, suspended) = (adapter.suspend_path(), adapter.suspended_value());
     let (mut parent, mut pointer) = (object, String::new());
     for (depth, key) in path.iter().enumerate() {

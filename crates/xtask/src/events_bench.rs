@@ -149,9 +149,9 @@ fn events(bed: &Bed) -> Vec<(&'static str, Happens)> {
         ("a pod of a Workload", pod(Some("j1"), 4, &busy)),
         ("its end, too", gone("j1")),
         ("a node that joins", Box::new(|bed, round| join(bed, "p0007", round))),
-        ("a node that leaves", Box::new(|bed, round| leave(bed, "p0007", round))),
+        ("a node that leaves", Box::new(|bed, round| remove_rack(bed, "p0007", round))),
         ("the first node of a rack", Box::new(|bed, round| join(bed, "p0007-more", round))),
-        ("the last node of a rack that leaves", Box::new(|bed, round| leave(bed, "p0007-more", round))),
+        ("the last node of a rack that leaves", Box::new(|bed, round| remove_rack(bed, "p0007-more", round))),
     ]
 }
 
@@ -159,7 +159,7 @@ fn new(rack: &str, round: usize) -> String {
     format!("{rack}-new{round}")
 }
 
-fn leave(bed: &mut Bed, rack: &str, round: usize) {
+fn remove_rack(bed: &mut Bed, rack: &str, round: usize) {
     bed.c.api.delete(&ObjectRef::cluster(Kind::Node, new(rack, round).as_str()));
 }
 

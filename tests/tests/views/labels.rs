@@ -166,7 +166,7 @@ fn notes(values: &[&str]) -> String {
     text.split_once("\nNOTES:\n").map(|(_, notes)| notes.to_owned()).unwrap()
 }
 
-/// The book is served by nobody but the one who installs the chart.
+/// Only the one who installs the chart serves the book.
 #[test]
 fn alerts_link_to_no_address_until_one_is_given_and_the_notes_say_so() {
     let groups = rendered(&[])["PrometheusRule"][0]["spec"]["groups"].clone();

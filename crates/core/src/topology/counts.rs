@@ -96,8 +96,8 @@ impl AllCounts {
     }
 
     /// How many slices fit into the domain of a level with most. `None`: the domains are not in order.
-    pub(crate) fn most(&self, level: usize) -> Option<i64> {
-        self.tightest.0.most(level).filter(|_| self.are_in_order())
+    pub(crate) fn largest_room(&self, level: usize) -> Option<i64> {
+        self.tightest.0.largest_room(level).filter(|_| self.are_in_order())
     }
 
     /// The domains of a level that hold so many slices together, in either order, and how many slices have no room: see [`Tightest::together`]. `None`:

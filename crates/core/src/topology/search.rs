@@ -132,7 +132,7 @@ impl Search<'_> {
                 return Ok((level, vec![at]));
             }
             if self.ask.required {
-                let most = self.most(level);
+                let most = self.largest_room(level);
                 return Err(self.misfit(level, most));
             }
             if level == 0 || self.ask.unconstrained {
@@ -143,8 +143,8 @@ impl Search<'_> {
     }
 
     /// How many slices fit into the first domain of a level, of which one is required.
-    fn most(&mut self, level: usize) -> i64 {
-        let known = if self.is_in_order() { self.counts.most(level) } else { None };
+    fn largest_room(&mut self, level: usize) -> i64 {
+        let known = if self.is_in_order() { self.counts.largest_room(level) } else { None };
         known.unwrap_or_else(|| {
             self.compared += wide(self.layout.len(level));
             let top = self.open(level).min_by_key(|&at| self.led_key(level, at));

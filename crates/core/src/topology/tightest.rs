@@ -59,7 +59,7 @@ impl Tightest {
     }
 
     /// How many slices the domain with most of them holds. `None`: there is no order of this level.
-    pub(crate) fn most(&self, level: usize) -> Option<i64> {
+    pub(crate) fn largest_room(&self, level: usize) -> Option<i64> {
         let domains = self.levels.get(level)?.domains.as_ref()?;
         Some(domains.last().map_or(0, |key| key.0))
     }

@@ -179,7 +179,8 @@ impl Engine {
     pub(crate) fn next_turn(&mut self) {
         self.reasons_at = None;
         self.next_reasons(1);
-        if !self.unreported.is_empty() {
+        // While many are unanswered, each answer gives the turn to the next.
+        if !self.unreported.is_empty() && self.reporting < MOST_REPORTS {
             let step = SignedDuration::from_millis(1_000 / i64::from(self.reasons_per_second()));
             let next = self.now.checked_add(step).unwrap_or(self.now);
             self.reasons_at = Some(next);

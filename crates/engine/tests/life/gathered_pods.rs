@@ -282,7 +282,7 @@ fn pods_that_are_made_before_others_go_wait_and_their_object_says_why() {
     assert_eq!(free(&c, 4), [true, true, false, false]);
     let said = c.notes("ErrWorkloadCompose");
     assert!(
-        said.len() == 1 && said[0].starts_with("StatefulSet/web: Some pods wait: there are more of them"),
+        said.len() == 1 && said[0].starts_with("StatefulSet/web: Some pods wait: their number or requests"),
         "{said:?}"
     );
     // One that goes makes room.

@@ -1,6 +1,8 @@
 //! What a job's user lets it run with, where the field that suspends it has more values than two: a stop writes it into an annotation, from which the
 //! next start takes it.
 
+use std::mem::discriminant;
+
 use serde_json::Value;
 use sluice_api::config::DeclaredSuspend;
 use sluice_api::job::JobView;
@@ -8,7 +10,7 @@ use sluice_api::labels::RUNNING_VALUE;
 
 /// The value that lets an object run, as JSON: neither of the declared ones, and one that a start may write.
 pub(super) fn running_value(suspend: &DeclaredSuspend, value: &Value) -> Option<String> {
-    let is_written = value.is_string() || value.is_boolean() || value.is_number();
+    let is_written = discriminant(value) == discriminant(&suspend.suspended);
     (is_written && *value != suspend.suspended && *value != suspend.running).then(|| value.to_string())
 }
 

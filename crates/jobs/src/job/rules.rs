@@ -76,7 +76,9 @@ pub(super) fn always(change: &Change<'_>, violations: &mut Violations, context: 
 pub(super) fn on_update(change: &Change<'_>, violations: &mut Violations, context: &Context<'_>) {
     let Some((old, before)) = change.old else { return };
     let (new, after) = (change.object, change.meta);
-    if !context.gates.enabled(Gate::PartialAdmission) || before.suspended || after.suspended {
+    // A stop that is under way has yet to restore its numbers.
+    let is_stopping = before.annotations.get(labels::STOPPING).is_some_and(|value| value == "true");
+    if !context.gates.enabled(Gate::PartialAdmission) || before.suspended && !is_stopping {
         return;
     }
     let follows = |meta: &Meta| {
@@ -93,7 +95,14 @@ pub(super) fn on_update(change: &Change<'_>, violations: &mut Violations, contex
         }
     }
     let partial = before.annotations.contains_key(labels::JOB_MIN_PARALLELISM);
-    if partial && int(&old["spec"]["parallelism"]) != int(&new["spec"]["parallelism"]) {
+    let runs = !before.suspended && !after.suspended;
+    if partial && runs && int(&old["spec"]["completions"]) != int(&new["spec"]["completions"]) {
+        violations.forbidden(
+            "spec.completions",
+            "cannot change when partial admission is enabled and the job is not suspended",
+        );
+    }
+    if partial && runs && int(&old["spec"]["parallelism"]) != int(&new["spec"]["parallelism"]) {
         violations.forbidden(
             "spec.parallelism",
             "cannot change when partial admission is enabled and the job is not suspended",

@@ -152,6 +152,10 @@ impl Adapter for Ray {
         std::iter::once(step.pinned(&view.resource_version)).chain(self.variant.stop(view)).collect()
     }
 
+    fn end_stop(&self, view: &JobView) -> Option<Step> {
+        self.variant.stop(view)
+    }
+
     fn pod_groups<'a>(&self, object: &'a Value) -> Vec<PodGroup<'a>> {
         let of = |group: Group<'a>| PodGroup {
             name: Cow::Borrowed(group.name),

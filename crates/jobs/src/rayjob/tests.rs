@@ -53,6 +53,7 @@ fn a_rayjob_that_waits_for_its_user_is_not_stopped_until_its_status_says_so() {
     assert_eq!(stopped["spec"]["suspend"], true);
     let view = observe(kind, &stopped);
     assert!(view.stopping && !view.suspended && view.active, "KubeRay lets it run");
+    assert_eq!(crate::suspend(&view).subresource, Some("status"), "to suspend it ends its stop");
     let steps = stop(&view, &originals(&view));
     let Step { subresource, patch } = &steps[1];
     assert_eq!((steps.len(), *subresource), (2, Some("status")));

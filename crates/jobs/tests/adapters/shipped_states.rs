@@ -133,7 +133,7 @@ fn a_strategy_that_its_user_changes_is_that_of_the_next_start() {
         assert_eq!(strategy(&started(kind, &now)), next, "{changed}");
     }
     // Anyone may write the annotation.
-    for text in ["\"Halted\"", "Once", "{}", "null", ""] {
+    for text in ["\"Halted\"", "Once", "{}", "null", "5", "true", ""] {
         let mut now = world.written(kind, Operation::Create, &machine("Halted").1);
         now["metadata"]["annotations"] = json!({"sluice.dev/running-value": text});
         assert_eq!(strategy(&started(kind, &now)), "Always", "{text}");

@@ -269,7 +269,12 @@ impl Injector {
             };
             let about = reference("admissionregistration.k8s.io/v1", kind, &known.metadata);
             let call = Call::with_body(Method::PATCH, uri.as_str(), Content::JsonPatch, &patch);
-            let change = Change { uri, asked: json!(patch), call, about };
+            let change = Change {
+                uri,
+                asked: json!([known.metadata.uid, known.metadata.resource_version, patch]),
+                call,
+                about,
+            };
             match change.make::<WebhookConfiguration>(&self.client, &mut self.refusals, now).await? {
                 Ok(found) => {
                     info!(object = %uri, entries = patch.len() / 2, "the CA was injected");
@@ -328,7 +333,12 @@ impl Injector {
             };
             let call = Call::with_body(Method::PATCH, &uri, Content::MergePatch, &patch);
             let about = reference("apiregistration.k8s.io/v1", "APIService", &found.metadata);
-            let change = Change { uri: &uri, asked: patch, call, about };
+            let change = Change {
+                uri: &uri,
+                asked: json!([found.metadata.uid, found.metadata.resource_version, patch]),
+                call,
+                about,
+            };
             match change.make::<Value>(&self.client, &mut self.refusals, now).await? {
                 Ok(_) => info!(object = %uri, "the CA was injected"),
                 Err(why) => refused = Some(why),

@@ -266,8 +266,8 @@ impl CertRotator {
             "data": pack(&next),
         });
         let call = Call::with_body(Method::PATCH, &uri, Content::MergePatch, &body);
-        let told = reference("v1", "Secret", &secret.metadata);
-        self.write(&uri, call, asked, Some(told), at).await?;
+        let about = reference("v1", "Secret", &secret.metadata);
+        self.write(&uri, call, asked, Some(about), at).await?;
         info!(secret = %self.secret, ?decision, "certificates renewed");
         Ok(next)
     }
@@ -303,13 +303,13 @@ impl CertRotator {
         uri: &str,
         call: Call,
         asked: Value,
-        told: Option<ObjectReference>,
+        about: Option<ObjectReference>,
         at: Instant,
     ) -> Result<(), CertsError> {
         match call.send(&self.client, TIMEOUT).await {
             Ok(_) => self.injector.refusals.forget(uri),
             Err(error) if is_refusal(&error) => {
-                return Err(self.injector.refusals.note(uri, asked, &error, told, at).into());
+                return Err(self.injector.refusals.note(uri, asked, &error, about, at).into());
             }
             Err(error) => return Err(error.into()),
         }

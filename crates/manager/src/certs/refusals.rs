@@ -49,7 +49,7 @@ pub(super) struct Refusals {
 
 /// Whether the API server refuses what is tried, and not just for a moment or because something else was meanwhile faster.
 pub(super) fn is_refusal(error: &CallError) -> bool {
-    error.code().is_some_and(|code| (400..500).contains(&code) && ![404, 409, 429].contains(&code))
+    error.code().is_some_and(|code| (400..500).contains(&code) && ![401, 404, 408, 409, 429].contains(&code))
 }
 
 impl Refusals {

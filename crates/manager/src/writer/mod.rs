@@ -219,8 +219,8 @@ async fn pool(
     let mut pending = PendingWrites::default();
     let mut busy = Busy::default();
     let mut open = true;
-    // What the engine was told last, if it was told anything.
-    let (mut told, mut reports) = (Some(WaitingWrites::default()), 0_usize);
+    // What was reported to the engine last, if anything was.
+    let (mut reported, mut reports) = (Some(WaitingWrites::default()), 0_usize);
     // The current engine, the first one whose writes count, and what to do once the earlier ones have no request in progress.
     let (mut current, first) = (0, watch::Sender::new(0));
     let mut then: Option<Then> = None;
@@ -287,7 +287,7 @@ async fn pool(
         let others = running.len().saturating_sub(paused + free.hanging) > reports;
         let is_busy = busy.note(now, others || lanes.has_waiting_up_to(Class::Ends));
         let known = backlog_of(&waiting, is_busy);
-        if told.replace(known) != Some(known) {
+        if reported.replace(known) != Some(known) {
             (answering.backlog)(known);
         }
         let resting = lanes.is_idle() && running.is_empty();
@@ -319,8 +319,8 @@ async fn pool(
                     current = generation;
                     first.send_replace(generation);
                     lanes.forget_waiting();
-                    // The new one is to learn what waits, also that nothing does: what the one before was told may reach it.
-                    told = None;
+                    // The new one is to learn what waits, also that nothing does: what was reported to the one before may reach it.
+                    reported = None;
                     then = Some(follows);
                 }
                 None => open = false,
@@ -328,7 +328,7 @@ async fn pool(
             // The sender lives as long as `traffic`.
             _ = pausing.changed() => {}
             // That it is not busy any more is known by time alone.
-            () = tokio::time::sleep(BUSY_LOOK), if told.is_some_and(|told| told.busy) => {}
+            () = tokio::time::sleep(BUSY_LOOK), if reported.is_some_and(|reported| reported.busy) => {}
             () = until(free.again.into_iter().chain(token_at).min()), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
             Some(done) = running.join_next() => {
                 let Done { object, class, generation, id, answer, document, place } = match done {

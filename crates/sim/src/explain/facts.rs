@@ -162,7 +162,7 @@ impl Question<'_> {
         let unread = subject.is_some_and(|subject| subject.no_events);
         let note = unread.then(|| "the events about it could not be read".to_owned());
         let last = lines.split_off(lines.len().saturating_sub(MOST_PAST));
-        note.into_iter().chain(last.into_iter().map(|told| told.line)).collect()
+        note.into_iter().chain(last.into_iter().map(|last| last.line)).collect()
     }
 }
 

@@ -286,7 +286,7 @@ mod tests {
         for (reason, begins, command) in [
             ("ErrImagePull", "correct the image", "kubectl describe pod p -n a"),
             ("CreateContainerConfigError", "create the ConfigMap or Secret", "kubectl describe pod p -n a"),
-            ("CrashLoopBackOff", "read why the container ended", "kubectl logs p -n a -c c --previous"),
+            ("CrashLoopBackOff", "find out why the container ends", "kubectl logs p -n a -c c --previous"),
             ("ContainerCreating", "wait: its node prepares it", "kubectl describe pod p -n a"),
             ("Surprising", "change what the message", "kubectl describe pod p -n a"),
         ] {

@@ -223,7 +223,11 @@ pub fn a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_m
     let missing = "spec.runtimeRef: ClusterTrainingRuntime torch does not exist";
     assert_eq!(said, format!("no Workload can be made of it: {missing}"));
     assert!(!runs(&simulation), "{}", explained.text());
-    act(&mut simulation, &explained, &Act::Apply("correct what is wrong with it", RUNTIME));
+    act(
+        &mut simulation,
+        &explained,
+        &Act::Apply("correct the job, or the object that it refers to", RUNTIME),
+    );
     assert!(runs(&simulation), "{}", explained.text());
 }
 
@@ -234,7 +238,7 @@ pub fn a_job_that_waits_for_a_workload_of_a_name_says_the_name_and_starts_when_i
     let (explained, mut simulation) = played(&world, &options(), 10);
     let said = finding(&explained, Code::WithoutWorkload);
     assert!(
-        said.starts_with("it waits for the Workload ready-made, which its kueue.x-k8s.io/prebuilt-"),
+        said.starts_with("it waits for the Workload ready-made, named by its label kueue.x-k8s.io/prebuilt-"),
         "{said}"
     );
     assert!(!runs(&simulation), "{}", explained.text());

@@ -75,7 +75,8 @@ impl Checker {
         let holds = now.is_some_and(|now| now.reserved && !now.finished);
         let Some(before) = held.filter(|_| !holds && !self.ran.contains(key)) else { return };
         let deleted = before.job.as_deref().is_some_and(|uid| self.is_deleted_by_its_user(uid));
-        if !deleted && !now.is_some_and(|now| now.revoked) {
+        let evicted = now.is_some_and(|now| now.evicted);
+        if !deleted && !evicted && !now.is_some_and(|now| now.revoked) {
             self.dropped = Some(key.to_owned());
         }
     }

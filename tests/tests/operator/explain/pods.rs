@@ -59,7 +59,7 @@ async fn pods_without_room_run_after_a_preemption_or_on_a_node_that_is_added() {
     let answer = found_and(&place, "mine", &["EvictedBefore", "Inactive"], gone).await;
     let text = answer["findings"].to_string();
     assert!(text.contains("it is deactivated by a user or another program"), "{text}");
-    follow(&place, remedy(&answer, "starts now: activate the Workload again")).await;
+    follow(&place, remedy(&answer, "starts now: fix the cause, then activate the Workload again")).await;
     let answer = pending(&place, "Insufficient cpu").await;
     remedy(&answer, "add nodes: the quota of the flavor promises more");
     // That it was evicted its conditions do not say any more.

@@ -397,6 +397,7 @@ fn a_level_that_holds_too_little_is_not_looked_through_again_for_a_change_elsewh
         assert!(world.put(&set).contains("only 40 out of 44"));
         world.other("n199", 0, 0);
     }
+    assert!(world.put(&set).contains("only 40 out of 44"));
     let (before, counted) = (world.usage.compared(), work(&world).1);
     for cpu in [2, 3, 5] {
         world.node(&node("b", "r7", "n70", &[("cpu", cpu)]));

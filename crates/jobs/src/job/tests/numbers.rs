@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, PodSetInfo};
+use sluice_api::labels;
 use sluice_jobs::{observe, start, stop, suspend};
 
 use crate::testing::{World, apply, job};
@@ -107,8 +108,15 @@ fn a_job_that_runs_keeps_the_annotations_by_which_its_numbers_are_restored() {
         );
         for (was, is) in [(false, false), (false, true), (true, false), (true, true)] {
             let said = world.refusals(JobKind::JOB, &suspended(&after, is), Some(&suspended(&before, was)));
-            assert_eq!(said, if was || is { "" } else { refused.as_str() }, "{key} {was} {is}");
+            assert_eq!(said, if was { "" } else { refused.as_str() }, "{key} {was} {is}");
         }
+        // Its stop is under way, and has yet to restore its numbers.
+        let stops = |object: &Value| {
+            let mut object = suspended(object, true);
+            annotate(&mut object, labels::STOPPING, Some("true"));
+            object
+        };
+        assert_eq!(world.refusals(JobKind::JOB, &stops(&after), Some(&stops(&before))), refused, "{key}");
     }
     // What counts is whether completions follow.
     let (none, off) = (own(None, None), own(None, Some("false")));

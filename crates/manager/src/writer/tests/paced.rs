@@ -149,12 +149,12 @@ async fn reports_use_half_of_the_places_while_nothing_else_is_there_and_delay_no
 
 /// The same, with the numbers of waiting writes that the engine receives.
 fn reporting_backlog(answering: Answering) -> (Answering, mpsc::UnboundedReceiver<WaitingWrites>) {
-    let (tell, backlogs) = mpsc::unbounded_channel();
-    (Answering { backlog: Arc::new(move |waiting| tell.send(waiting).unwrap()), ..answering }, backlogs)
+    let (sender, backlogs) = mpsc::unbounded_channel();
+    (Answering { backlog: Arc::new(move |waiting| sender.send(waiting).unwrap()), ..answering }, backlogs)
 }
 
 #[tokio::test]
-async fn an_engine_that_was_built_anew_learns_that_nothing_waits() {
+async fn an_engine_that_was_rebuilt_learns_that_nothing_waits() {
     let (client, gate, _) = gated();
     let (answering, _answered) = noting();
     let (answering, mut backlogs) = reporting_backlog(answering);
@@ -177,7 +177,7 @@ async fn an_engine_that_was_built_anew_learns_that_nothing_waits() {
 }
 
 #[tokio::test]
-async fn that_the_api_server_is_not_busy_any_more_is_told_although_nothing_else_happens() {
+async fn that_the_api_server_is_not_busy_any_more_is_reported_although_nothing_else_happens() {
     let (client, gate, _) = gated();
     let (answering, mut answered) = noting();
     let (answering, mut backlogs) = reporting_backlog(answering);
@@ -204,7 +204,7 @@ async fn that_the_api_server_is_not_busy_any_more_is_told_although_nothing_else_
         answered.recv().await.unwrap();
     }
     let calm = async { while backlogs.recv().await.unwrap() != WaitingWrites::default() {} };
-    tokio::time::timeout(Duration::from_secs(30), calm).await.expect("nothing is backlogs");
+    tokio::time::timeout(Duration::from_secs(30), calm).await.expect("nothing is reported");
 }
 
 /// A look for the pods of a job.
