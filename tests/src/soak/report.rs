@@ -282,7 +282,7 @@ mod tests {
             few(day);
             day.overlooked = 2;
         };
-        assert!(failures(overlooked).ends_with("begun anew, at most 1"));
+        assert!(failures(overlooked).ends_with("begun again, at most 1"));
         let unseen = |day: &mut Report| {
             few(day);
             day.account.freed_unseen = 2;
