@@ -35,7 +35,7 @@ pub(crate) struct Retry {
     pub lost: bool,
     /// The API server has been away for a while, or seems to have been.
     away: bool,
-    /// The last pause ended early, as the API server answered other writes.
+    /// A pause of this row of failures ended early, as the API server answered other writes.
     early: bool,
     /// The purpose of the last failed write: only its success ends the row.
     purpose: Option<Purpose>,
@@ -68,7 +68,7 @@ impl Retry {
             }
         };
         if self.until.is_some_and(|until| now.duration_since(until) > FORGOTTEN) {
-            (self.failures, self.refusals) = (0, 0);
+            (self.failures, self.refusals, self.early) = (0, 0, false);
         }
         let asked = match error {
             WriteError::Later { seconds, .. } => i64::try_from(*seconds).unwrap_or(ASKED).min(ASKED),
@@ -82,9 +82,8 @@ impl Retry {
         self.refusals = if refused { before.saturating_add(1) } else { 0 };
         self.lost = error.is_transient() || self.lost && matches!(error, WriteError::AlreadyExists(_));
         self.conflict = matches!(error, WriteError::Conflict(_));
-        // What fails while others succeed has its own trouble: before it is tried early again, it pauses.
-        let early = std::mem::take(&mut self.early);
-        self.away = matches!(error, WriteError::Transient(_)) && !early && self.failures > SHORT;
+        // What fails while others succeed has its own trouble: it is tried early once.
+        self.away = matches!(error, WriteError::Transient(_)) && !self.early && self.failures > SHORT;
         self.until = Some(until);
         self.purpose = Some(purpose);
         until
