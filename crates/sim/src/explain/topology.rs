@@ -130,14 +130,15 @@ impl TopologyFit {
     /// What the nodes lack, with a request that would be met. `why` is the engine's own message, which says why nodes were left out.
     pub(super) fn finding(&self, why: Option<&str>) -> Finding {
         let level = self.level.as_ref().and_then(|level| self.levels.iter().find(|l| l.level == *level));
-        let mut wished = match (self.wish, &self.level) {
+        let wished = match (self.wish, &self.level) {
             ("unconstrained", _) | (_, None) => "anywhere".to_owned(),
             (wish, Some(level)) => format!("in one domain of the level {level} ({wish})"),
         };
-        for (level, size) in &self.slices {
-            wished.extend([", each ", &size.to_string(), " of them in one of the level ", level, ","]);
-        }
-        let wished = wished.trim_end_matches(',');
+        let slices = self
+            .slices
+            .iter()
+            .map(|(level, size)| format!(", each {size} of them in one of the level {level}"));
+        let wished: String = std::iter::once(wished).chain(slices).collect();
         let most = match (self.wish, level) {
             ("required", Some(level)) => level.largest,
             _ => self.levels.first().map_or(0, |level| level.all),

@@ -240,7 +240,8 @@ fn of_pods(fit: &TopologyFit) -> Vec<(String, Change<'_>)> {
         .collect();
     if fit.has_room("preferred", own) {
         let words = format!("ask for {own} as preferred instead of required");
-        wishes.push((words, Change::Level { from: own, to: ("preferred", own) }));
+        // The levels beyond the next are laxer.
+        wishes.insert(wishes.len().min(1), (words, Change::Level { from: own, to: ("preferred", own) }));
     }
     wishes
 }
