@@ -101,7 +101,7 @@ impl Engine {
         let now = self.now;
         let pods = self.world.pod_jobs.get_mut(key).into_iter();
         let fares = pods.flat_map(|job| job.fares.values_mut());
-        let mut ended = fares.fold(false, |ended, fare| fare.retry.ends_pause(now) || ended);
+        let mut ended = fares.filter_map(|fare| fare.retry.ends_pause(now).then_some(())).count() > 0;
         let Some(entry) = self.world.jobs.get_mut(key) else { return ended };
         ended |= entry.retry.ends_pause(now);
         if let Some(known) = entry.unheeded.as_mut()

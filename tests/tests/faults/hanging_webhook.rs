@@ -1,6 +1,8 @@
 //! One of two replicas hangs: it accepts connections and does not answer. Objects that must be reviewed wait or are refused, others are created, and
 //! the leader continues.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;

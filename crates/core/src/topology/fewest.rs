@@ -61,9 +61,9 @@ impl Choice<'_> {
         let mut sizes: Vec<i64> = usable().map(|at| self.counts[at].pods).collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let largest = sizes.get(..self.number)?;
-        let last = *largest.last()?;
+        let smallest = *largest.last()?;
         let spare = largest.iter().sum::<i64>() - self.all.1;
-        if !(0..last).contains(&spare) {
+        if !(0..smallest).contains(&spare) {
             return None;
         }
         let wide = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -71,17 +71,17 @@ impl Choice<'_> {
         for size in &sizes {
             *numbers.entry(*size).or_default() += 1;
         }
-        let of_last = wide(largest.iter().filter(|size| **size == last).count());
+        let of_last = wide(largest.iter().filter(|size| **size == smallest).count());
         let mut settled = Settled::default();
         let mut seen: BTreeMap<i64, i64> = BTreeMap::new();
         for at in usable() {
             let size = self.counts[at].pods;
             let seen = seen.entry(size).or_default();
             // The first `least` of this size are taken, and none after the first `most`.
-            let (least, most) = match size.cmp(&last) {
-                Ordering::Greater => (numbers[&size] - spare / (size - last), i64::MAX),
+            let (least, most) = match size.cmp(&smallest) {
+                Ordering::Greater => (numbers[&size] - spare / (size - smallest), i64::MAX),
                 Ordering::Equal => (of_last - spare, of_last + spare),
-                Ordering::Less => (0, spare / (last - size)),
+                Ordering::Less => (0, spare / (smallest - size)),
             };
             if *seen < least {
                 settled.sure.push(at);

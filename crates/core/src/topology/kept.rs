@@ -283,13 +283,15 @@ impl Kept {
         }
         for splice in splices {
             match splice {
-                &Splice::Came(at, ref around) => {
+                Splice::Came(at, around) => {
+                    let at = *at;
                     self.why.insert(at, None);
                     self.counts.insert_leaf(at, around);
                     leaves.iter_mut().filter(|leaf| **leaf >= at).for_each(|leaf| *leaf += 1);
                     leaves.push(at);
                 }
-                &Splice::Went(Removed { at, ref around, near }) => {
+                Splice::Went(Removed { at, around, near }) => {
+                    let (at, near) = (*at, *near);
                     if let Some(why) = self.why.remove(at) {
                         self.excluded.remove(why);
                     }

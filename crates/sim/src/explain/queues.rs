@@ -275,32 +275,29 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
     );
     let mut finding = Finding::new(Code::NamespaceNotSelected, text)
         .detail(format!("labels of the namespace {namespace}: {}", shown(&labels)));
-    match labels_for(&selector, &labels) {
-        Some(change) => {
-            let word = |(key, value): (&String, &Option<String>)| match value {
-                Some(value) => format!("{key}={value}"),
-                None => format!("{key}-"),
-            };
-            let words: Vec<String> = change.iter().map(word).collect();
-            let replaces = change.iter().any(|(key, value)| value.is_some() && labels.contains_key(key));
-            let overwrite = if replaces { "--overwrite " } else { "" };
-            let help = Help::command(
-                Advice::LabelNamespace,
-                format!("label the namespace {namespace}"),
-                format!("kubectl label {overwrite}namespace {namespace} {}", words.join(" ")),
-            );
-            let patch = patch_of(
-                &ObjectRef::cluster(Kind::Namespace, namespace),
-                json!({"metadata": {"labels": change}}),
-            );
-            finding = finding.with(help.patch(patch));
-        }
-        None => {
-            let help = format!(
-                "no labels can match the selector of the ClusterQueue {name}: change the selector, or use another queue"
-            );
-            finding = finding.with(Help::words(Advice::ChangeSelector, help));
-        }
+    if let Some(change) = labels_for(&selector, &labels) {
+        let word = |(key, value): (&String, &Option<String>)| match value {
+            Some(value) => format!("{key}={value}"),
+            None => format!("{key}-"),
+        };
+        let words: Vec<String> = change.iter().map(word).collect();
+        let replaces = change.iter().any(|(key, value)| value.is_some() && labels.contains_key(key));
+        let overwrite = if replaces { "--overwrite " } else { "" };
+        let help = Help::command(
+            Advice::LabelNamespace,
+            format!("label the namespace {namespace}"),
+            format!("kubectl label {overwrite}namespace {namespace} {}", words.join(" ")),
+        );
+        let patch = patch_of(
+            &ObjectRef::cluster(Kind::Namespace, namespace),
+            json!({"metadata": {"labels": change}}),
+        );
+        finding = finding.with(help.patch(patch));
+    } else {
+        let help = format!(
+            "no labels can match the selector of the ClusterQueue {name}: change the selector, or use another queue"
+        );
+        finding = finding.with(Help::words(Advice::ChangeSelector, help));
     }
     Some(finding)
 }

@@ -178,7 +178,7 @@ impl Question<'_> {
             match self.starts_with(simulation, job, &patches(classes[middle]))? {
                 Tried::Waits => at_least = middle + 1,
                 Tried::NotInTime => break,
-                starts => (best, works) = (starts, middle),
+                starts @ Tried::Starts(..) => (best, works) = (starts, middle),
             }
         }
         let class = classes[works];

@@ -84,12 +84,11 @@ pub async fn of(
     let rested = eventually(&format!("{} to come to rest", place.name), DEADLINE, || async {
         let now = read(protocol, place).await?;
         let before = last.lock().ok().and_then(|mut last| last.replace(now.clone()));
-        let rests = match wanted {
-            Some(wanted) => now.differences(wanted).iter().all(|line| line.starts_with("account")),
-            None => {
-                let is_summed_up = now.0.get("queue counts") == now.0.get("counted");
-                is_summed_up && !now.is_under_way() && before.as_ref() == Some(&now)
-            }
+        let rests = if let Some(wanted) = wanted {
+            now.differences(wanted).iter().all(|line| line.starts_with("account"))
+        } else {
+            let is_summed_up = now.0.get("queue counts") == now.0.get("counted");
+            is_summed_up && !now.is_under_way() && before.as_ref() == Some(&now)
         };
         let seen = wanted.map_or_else(|| format!("{:?}", now.0), |wanted| now.differences(wanted).join("; "));
         if rests {

@@ -337,7 +337,9 @@ fn replaced(random: &mut Random) -> Option<(String, String)> {
         let (block, rack) = (format!("b{}", random.below(2)), format!("r{}", random.below(2)));
         nodes.push(node(&block, &rack, &format!("n{at}"), &[("cpu", 1 + random.below(4))]));
     }
-    nodes.iter().for_each(|node| drop(world.node(node)));
+    for node in &nodes {
+        world.node(node);
+    }
     let count = 2 * (1 + random.below(3));
     let set = match random.below(3) {
         0 => pods(count).required("rack"),

@@ -30,8 +30,8 @@ type Cost = (u64, usize);
 /// The cost of an answer.
 fn cost(make: impl FnOnce() -> Value) -> Cost {
     let mut answer = Value::Null;
-    let made = allocation_counter::measure(|| answer = make());
-    (made.count_total, answer.to_string().len())
+    let measured = allocation_counter::measure(|| answer = make());
+    (measured.count_total, answer.to_string().len())
 }
 
 /// Queues and Workloads that wait in them, nodes, and Workloads that lost theirs.

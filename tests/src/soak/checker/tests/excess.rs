@@ -45,8 +45,8 @@ fn judged_after(history: &History, long: Duration, user_deletes: bool) -> (usize
     (above, checker.account().late_reservations)
 }
 
-fn judged(history: History) -> (usize, usize) {
-    judged_after(&history, Duration::ZERO, false)
+fn judged(history: &History) -> (usize, usize) {
+    judged_after(history, Duration::ZERO, false)
 }
 
 fn runs(history: History) -> History {
@@ -59,15 +59,15 @@ fn waits(history: History) -> History {
 
 #[test]
 fn a_reservation_that_is_taken_back_before_anything_runs_on_it_is_counted_apart() {
-    assert_eq!(judged(a_late_reservation(waits).revoked()), (0, 1));
-    assert_eq!(judged(a_late_reservation(runs).revoked()), (0, 1), "what runs is within the limit");
-    assert_eq!(judged(a_late_reservation(waits).late_job(true).job(false, &[]).revoked()), (0, 1));
-    assert_eq!(judged(a_late_reservation(waits)), (1, 0), "it stays");
-    assert_eq!(judged(a_late_reservation(runs).late_job(false).revoked()), (1, 0), "both run");
+    assert_eq!(judged(&a_late_reservation(waits).revoked()), (0, 1));
+    assert_eq!(judged(&a_late_reservation(runs).revoked()), (0, 1), "what runs is within the limit");
+    assert_eq!(judged(&a_late_reservation(waits).late_job(true).job(false, &[]).revoked()), (0, 1));
+    assert_eq!(judged(&a_late_reservation(waits)), (1, 0), "it stays");
+    assert_eq!(judged(&a_late_reservation(runs).late_job(false).revoked()), (1, 0), "both run");
     let back = a_late_reservation(waits).late_job(false).late_job(true).late(EVICTED);
-    assert_eq!(judged(back.job(false, &[])), (1, 0), "its pods may still be there");
+    assert_eq!(judged(&back.job(false, &[])), (1, 0), "its pods may still be there");
     let ended = a_late_reservation(runs).workload(WORKLOAD, &["QuotaReserved", "Finished"], 2);
-    assert_eq!(judged(ended.late_job(false)), (0, 1), "it runs when the other has ended");
+    assert_eq!(judged(&ended.late_job(false)), (0, 1), "it runs when the other has ended");
 }
 
 #[test]
@@ -77,15 +77,15 @@ fn a_reservation_above_a_limit_that_no_former_leader_made_is_noticed() {
     assert_eq!(judged_after(&revoked, LATE_WRITE + Duration::from_secs(1), false), (1, 0));
     let mut unled = a_late_reservation(runs).revoked();
     unled.0.retain(|change| change.key != LEASE);
-    assert_eq!(judged(unled), (1, 0));
+    assert_eq!(judged(&unled), (1, 0));
     // The present leader noticed nothing: what it gave too much goes for another reason.
-    assert_eq!(judged(a_late_reservation(runs).unreserved("The workload is deactivated")), (1, 0));
-    assert_eq!(judged(a_late_reservation(waits).late(EVICTED).unreserved("Preempted")), (1, 0));
+    assert_eq!(judged(&a_late_reservation(runs).unreserved("The workload is deactivated")), (1, 0));
+    assert_eq!(judged(&a_late_reservation(waits).late(EVICTED).unreserved("Preempted")), (1, 0));
 }
 
 #[test]
 fn a_reservation_above_a_limit_may_end_as_a_user_deletes_its_job() {
     let deleted = a_late_reservation(runs).late_job(true).delete(OTHER_JOB).delete(OTHER);
     assert_eq!(judged_after(&deleted, Duration::ZERO, true), (0, 1));
-    assert_eq!(judged(deleted), (1, 0));
+    assert_eq!(judged(&deleted), (1, 0));
 }
