@@ -238,21 +238,7 @@ pub fn job(name: &str, queue: &str) -> Job {
 
 /// A pod set of one pod without requests yet.
 pub fn pods(name: &str) -> PodSetSpec {
-    PodSetSpec {
-        name: n(name),
-        count: 1,
-        min_count: None,
-        requests: Vec::new(),
-        node_selector: Vec::new(),
-        affinity: Vec::new(),
-        preferred_affinity: Vec::new(),
-        tolerations: Vec::new(),
-        group: None,
-        topology: None,
-        ungated: false,
-        node_requests: None,
-        shape: 0,
-    }
+    PodSetSpec::plain(n(name))
 }
 
 impl Job {

@@ -103,6 +103,27 @@ pub struct PodSetSpec {
     pub shape: u64,
 }
 
+impl PodSetSpec {
+    /// One pod that requests nothing, selects nothing and tolerates nothing.
+    pub fn plain(name: Name) -> Self {
+        Self {
+            name,
+            count: 1,
+            min_count: None,
+            requests: Vec::new(),
+            node_selector: Vec::new(),
+            affinity: Vec::new(),
+            preferred_affinity: Vec::new(),
+            tolerations: Vec::new(),
+            group: None,
+            topology: None,
+            ungated: false,
+            node_requests: None,
+            shape: 0,
+        }
+    }
+}
+
 /// One term of a preferred node affinity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PreferredTerm {

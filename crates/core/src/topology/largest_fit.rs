@@ -59,25 +59,6 @@ impl Size {
     }
 }
 
-/// Pods that select nothing and tolerate nothing.
-fn plain() -> PodSetSpec {
-    PodSetSpec {
-        name: Name::from(""),
-        count: 1,
-        min_count: None,
-        requests: Vec::new(),
-        node_selector: Vec::new(),
-        affinity: Vec::new(),
-        preferred_affinity: Vec::new(),
-        tolerations: Vec::new(),
-        group: None,
-        topology: None,
-        node_requests: None,
-        ungated: false,
-        shape: 0,
-    }
-}
-
 impl Topologies {
     /// By size and level: the number of pods that fit into one domain of a flavor, and how many lowest domains were visited. The sizes are the powers
     /// of two of each extended resource up to the amount of the largest node, and that amount. The pods tolerate what the flavor does, and the taint of the
@@ -99,7 +80,7 @@ impl Topologies {
                 needs.push(Needs::new(&usage.ledger, names, &[(size.resource, 1)]));
             }
         }
-        let plain = plain();
+        let plain = PodSetSpec::plain(Name::from(""));
         let sieve = |needs| {
             Sieve::new(Filter {
                 hosts: &self.hosts,

@@ -139,3 +139,12 @@ fn a_strategy_that_its_user_changes_is_that_of_the_next_start() {
         assert_eq!(strategy(&started(kind, &now)), "Always", "{text}");
     }
 }
+
+#[test]
+fn an_annotation_that_was_copied_with_a_machine_does_not_decide_how_the_copy_runs() {
+    let (kind, mut copy) = machine("Always");
+    copy["metadata"]["annotations"] = json!({"sluice.dev/running-value": "\"Manual\""});
+    let waiting = World::default().written(kind, Operation::Create, &copy);
+    assert_eq!((strategy(&waiting), kept(&waiting)), ("Halted", None));
+    assert_eq!(strategy(&started(kind, &waiting)), "Always");
+}

@@ -357,7 +357,7 @@ fn replaced(random: &mut Random) -> Option<(String, String)> {
     let running: Vec<(&str, i64)> = hosts.iter().map(|(host, count)| (&**host, *count)).collect();
     let set = [set.previous(&running)];
     let found = show(&world.place_with(&set, false, &[], &[running[0].0]));
-    // The same where there is nothing but that rack, without the node.
+    // The same in a world of that rack alone, without the node.
     let of = |name: &str| nodes.iter().find(|node| *node.name == *name).expect("it is there");
     let home = of(running[0].0).labels[..2].to_vec();
     for node in &nodes {

@@ -118,6 +118,15 @@ fn a_job_that_runs_keeps_the_annotations_by_which_its_numbers_are_restored() {
         };
         assert_eq!(world.refusals(JobKind::JOB, &stops(&after), Some(&stops(&before))), refused, "{key}");
     }
+    // Its completions, too, if it may run with fewer pods.
+    let fewer = |object: Value| {
+        let mut object = suspended(&object, false);
+        object["spec"]["completions"] = json!(4);
+        object
+    };
+    let runs = suspended(&own(Some("2"), None), false);
+    let said = world.refusals(JobKind::JOB, &fewer(runs.clone()), Some(&runs));
+    assert!(said.starts_with("spec.completions: Forbidden: cannot change when partial admission"), "{said}");
     // What counts is whether completions follow.
     let (none, off) = (own(None, None), own(None, Some("false")));
     assert_eq!(world.refusals(JobKind::JOB, &suspended(&off, false), Some(&suspended(&none, false))), "");
