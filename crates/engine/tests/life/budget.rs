@@ -353,6 +353,28 @@ fn a_deactivation_does_not_wait_until_readiness_may_be_written_again() {
     assert_eq!(c.refused, 1);
 }
 
+#[test]
+fn readiness_is_reported_in_time_although_the_reason_for_waiting_was_refused() {
+    let mut c = cluster("waitForPodsReady: {timeout: 1m, blockAdmission: false}\n", "1", &json!({}));
+    c.api.add_job(job("team-a", "first", "lq", 1, "1"));
+    c.settle();
+    c.api.edit_job("first", |job| job.view.pods_ready = true);
+    c.settle();
+    c.refuse = Some((Purpose::Pend, refused()));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    // By now it is tried minutes apart.
+    c.advance(400);
+    assert!(c.refused > 1);
+    c.refuse = None;
+    c.api.finish_job("first", true);
+    c.settle();
+    c.api.edit_job("a", |job| job.view.pods_ready = true);
+    c.advance(5);
+    assert_eq!(condition(&c.workload("a"), "PodsReady"), "True");
+    c.advance(120);
+    assert_eq!(c.written(Purpose::Evict), 0, "none ran into the timeout");
+}
+
 /// A cluster with a job whose readiness waits to be sent.
 fn ready_to_be_sent(queue: &Value) -> Cluster {
     let mut c = cluster("waitForPodsReady: {timeout: 5m, blockAdmission: false}\n", "1", queue);
