@@ -73,6 +73,10 @@ pub struct PodSetFits {
     pub flavor: Name,
     /// How many pods it has.
     pub count: i64,
+    /// The pod set of the leader that is placed with them, whose pod is not among those that fit.
+    pub leader: Option<Name>,
+    /// The pod sets of the Workload that get nodes before this one, so that what they take is not free.
+    pub placed: Vec<Name>,
     /// By level of the flavor's topology, from the highest.
     pub levels: Vec<LevelFits>,
 }
@@ -250,15 +254,21 @@ impl Engine {
         };
         let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));
         let short = each.filter_map(|(set, refusal)| match refusal {
-            Refusal::NoPlacement { flavor, .. } => Some((&set.name, flavor)),
+            Refusal::NoPlacement { flavor, placed, .. } => Some((&set.name, flavor, placed)),
             _ => None,
         });
-        let of = |(pod_set, flavor): (&Name, &Name)| {
-            let (count, levels) = self.scheduler.pod_set_fits(key, pod_set, flavor, MOST_DOMAINS)?;
-            let (pod_set, flavor) = (Name::clone(pod_set), Name::clone(flavor));
-            (!levels.is_empty()).then_some(PodSetFits { pod_set, flavor, count, levels })
+        let of = |(pod_set, flavor, placed): (&Name, &Name, &Vec<(Name, Name)>)| {
+            let room = self.scheduler.pod_set_fits(key, (pod_set, flavor), placed, MOST_DOMAINS)?;
+            (!room.levels.is_empty()).then(|| PodSetFits {
+                pod_set: Name::clone(pod_set),
+                flavor: Name::clone(flavor),
+                count: room.pods,
+                leader: room.leader,
+                placed: placed.iter().map(|(pod_set, _)| Name::clone(pod_set)).collect(),
+                levels: room.levels,
+            })
         };
-        short.take(MOST_FITS).filter_map(of).collect()
+        short.filter_map(of).take(MOST_FITS).collect()
     }
 
     /// The changes since a time of all that a LocalQueue's workloads depend on: itself, its ClusterQueue, the Cohorts above, the flavors.

@@ -116,7 +116,8 @@ impl Scheduler {
             let group = &demand.groups[unplaced.group];
             let flavor = world.names.flavor_name(group.flavor).clone();
             let slice = unplaced.failure.slice().map(str::to_owned);
-            (Refusal::NoPlacement { flavor, failure: Arc::new(unplaced.failure) }.to_string(), slice)
+            let failure = Arc::new(unplaced.failure);
+            (Refusal::NoPlacement { flavor, failure, placed: Vec::new() }.to_string(), slice)
         })
     }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::assignment::{Assignment, FlavorAttempt, Mode};
 use crate::Name;
 use crate::intern::FlavorId;
-use crate::placement::{self, DemandedGroup, DemandedPodSet, WorkloadToPlace};
+use crate::placement::{self, DemandedGroup, DemandedPodSet, Unplaced, WorkloadToPlace};
 use crate::plan::{Plan, PlanGroup};
 use crate::reason::{Reason, Refusal};
 use crate::report::FlavorMode;
@@ -149,8 +149,7 @@ pub(super) fn place(view: &mut View<'_>, head: &Head, plan: &Plan, assignment: &
                 return;
             }
             Err(unplaced) => {
-                let group = &demand.groups[unplaced.group];
-                note(view, plan, assignment, group, FlavorMode::Preempt, &unplaced.failure);
+                note(view, plan, assignment, FlavorMode::Preempt, (&demand, &unplaced));
                 assignment.mode = Mode::Preempt;
             }
         }
@@ -164,9 +163,8 @@ pub(super) fn place(view: &mut View<'_>, head: &Head, plan: &Plan, assignment: &
             assignment.nodes.extend(nodes);
         }
         Err(unplaced) => {
-            let group = &demand.groups[unplaced.group];
             assignment.attempts.retain(|attempt| !attempt.is_about_nodes());
-            note(view, plan, assignment, group, FlavorMode::NoFit, &unplaced.failure);
+            note(view, plan, assignment, FlavorMode::NoFit, (&demand, &unplaced));
             assignment.mode = Mode::NoFit;
         }
     }
@@ -177,15 +175,21 @@ fn note(
     view: &View<'_>,
     plan: &Plan,
     assignment: &mut Assignment,
-    group: &DemandedGroup,
     mode: FlavorMode,
-    failure: &crate::topology::PlacementFailure,
+    (demand, unplaced): (&WorkloadToPlace<'_>, &Unplaced),
 ) {
+    let (group, flavor_name) =
+        (&demand.groups[unplaced.group], |id| view.world.names.flavor_name(id).clone());
     let first = group.members.first().map_or(0, |member| member.pod_set);
     let at = plan.groups.iter().position(|of| of.members.contains(&first)).unwrap_or(0);
     let refusal = Refusal::NoPlacement {
-        flavor: view.world.names.flavor_name(group.flavor).clone(),
-        failure: failure.clone().into(),
+        flavor: flavor_name(group.flavor),
+        failure: unplaced.failure.clone().into(),
+        placed: demand.groups[..unplaced.group]
+            .iter()
+            .flat_map(|of| of.members.iter().map(|member| (member.pod_set, of.flavor)))
+            .map(|(pod_set, flavor)| (demand.pod_sets[pod_set].name.clone(), flavor_name(flavor)))
+            .collect(),
     };
     refuse(assignment, at, Some(group.flavor), mode, refusal);
 }

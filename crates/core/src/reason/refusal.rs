@@ -112,6 +112,8 @@ pub enum Refusal {
         flavor: Name,
         /// Why they were not placed.
         failure: Arc<PlacementFailure>,
+        /// The pod sets of the workload that got nodes before them, and their flavors: what these take is not free.
+        placed: Vec<(Name, Name)>,
     },
     /// Quota is free, but the flavor's healthy nodes have no room. Ours.
     InsufficientCapacity {

@@ -4,10 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::Scheduler;
 use crate::Name;
 use crate::intern::ShapeId;
-use crate::topology::{LevelFits, PodSetToPlace};
+use crate::scheduler::node_trial::PodsToPlace;
+use crate::shape::Shape;
+use crate::topology::{LevelFits, NodeUsage, PodSetToPlace};
 use crate::workload::{PodSetSpec, WorkloadKey};
 
 /// The highest number of classes of workloads that are visited.
@@ -23,6 +27,17 @@ pub struct WaitingShape {
     pub per_pod: PodShape,
     /// The pod set that stands for them, and those of its workload.
     pod_set: (usize, Arc<[PodSetSpec]>),
+}
+
+/// Where the pods of a pod set would fit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodSetCapacity {
+    /// How many pods it has.
+    pub pods: i64,
+    /// The pod set of the leader that is placed with them, whose pod is not among those that fit.
+    pub leader: Option<Name>,
+    /// By level of the flavor's topology, from the highest.
+    pub levels: Vec<LevelFits>,
 }
 
 /// The waiting pods of one shape.
@@ -78,31 +93,74 @@ impl Scheduler {
             .map(|(name, amount)| Some((self.world.names.find_resource(name)?, *amount)))
             .collect();
         let (Some(per_pod), Some(spec)) = (known, pod_sets.get(*at)) else { return Vec::new() };
-        self.fits(flavor, &PodSetToPlace::alone(spec, None, &per_pod, spec.count), most)
+        let pods = PodSetToPlace::alone(spec, None, &per_pod, spec.count);
+        self.fits(&self.books.nodes, flavor, (&pods, None), most)
     }
 
-    /// How many pods a pod set of a workload has, and where they would fit now, by level of a flavor's topology from the highest: the `most` domains of
-    /// each with most room. `None` for an unknown pod set; no levels for a flavor without a topology.
+    /// Where the pods of a pod set of a workload would fit now, by level of a flavor's topology from the highest: the `most` domains of each with most
+    /// room. It counts as a placement does: what the pod sets `placed` before it take, each with its flavor, is not free, if all these fit now; and
+    /// the workers of a group come with their leader. `None` for an unknown pod set, and for a leader, which is placed with its workers; no levels for a
+    /// flavor without a topology.
     pub fn pod_set_fits(
         &self,
         workload: &WorkloadKey,
-        pod_set: &str,
-        flavor: &str,
+        (pod_set, flavor): (&str, &str),
+        placed: &[(Name, Name)],
         most: usize,
-    ) -> Option<(i64, Vec<LevelFits>)> {
+    ) -> Option<PodSetCapacity> {
         let world = &self.world;
         let shape = world.workloads.get(world.workloads.find(workload)?).shape;
-        let specs = world.shapes.pod_sets(shape);
-        let at = specs.iter().position(|spec| *spec.name == *pod_set)?;
-        let (spec, set) = (&specs[at], world.shapes.get(shape).pod_sets.get(at)?);
-        let pods = PodSetToPlace::alone(spec, spec.topology.as_ref(), &set.node_requests, set.count);
-        Some((set.count, self.fits(flavor, &pods, most)))
+        let (specs, shape) = (world.shapes.pod_sets(shape), &**world.shapes.get(shape));
+        let find = |name: &str| specs.iter().position(|spec| *spec.name == *name);
+        let at = find(pod_set)?;
+        let led_by = leader(specs, shape, at);
+        if led_by == Some(at) {
+            return None;
+        }
+        let earlier = placed.iter().filter_map(|(pod_set, flavor)| {
+            let pod_set = find(pod_set)?;
+            Some(PodsToPlace { pod_set, flavor, count: shape.pod_sets.get(pod_set)?.count })
+        });
+        let earlier: Vec<PodsToPlace<'_>> = earlier.collect();
+        let mut trial = None;
+        if !earlier.is_empty() {
+            let nodes = trial.insert(self.node_trial());
+            // Without nodes for all of these the trial is as it was.
+            drop(nodes.find(workload, &earlier));
+        }
+        let usage = trial.as_ref().map_or(&self.books.nodes, |trial| trial.usage());
+        let pods = |at: usize| {
+            let (spec, set) = (specs.get(at)?, shape.pod_sets.get(at)?);
+            Some(PodSetToPlace::alone(spec, spec.topology.as_ref(), &set.node_requests, set.count))
+        };
+        let (own, leader) = (pods(at)?, led_by.and_then(pods));
+        Some(PodSetCapacity {
+            pods: own.count,
+            leader: leader.as_ref().map(|leader| leader.spec.name.clone()),
+            levels: self.fits(usage, flavor, (&own, leader.as_ref()), most),
+        })
     }
 
-    fn fits(&self, flavor: &str, pod_set: &PodSetToPlace<'_>, most: usize) -> Vec<LevelFits> {
+    fn fits(
+        &self,
+        usage: &NodeUsage,
+        flavor: &str,
+        pods: (&PodSetToPlace<'_>, Option<&PodSetToPlace<'_>>),
+        most: usize,
+    ) -> Vec<LevelFits> {
         let world = &self.world;
         let Some(flavor) = world.names.find_flavor(flavor) else { return Vec::new() };
         let context = (&world.names, &world.config.gates);
-        world.topology.domain_fits(&self.books.nodes, flavor, pod_set, context, most)
+        world.topology.domain_fits(usage, flavor, pods, context, most)
     }
+}
+
+/// The pod set that leads the group of a pod set, if that is one of two that are placed together.
+fn leader(specs: &[PodSetSpec], shape: &Shape, at: usize) -> Option<usize> {
+    let group = specs.get(at)?.group.as_ref()?;
+    let count = |at: usize| shape.pod_sets.get(at).map_or(0, |set| set.count);
+    let of_group = |other: &usize| specs[*other].group.as_ref() == Some(group) && count(*other) > 0;
+    let members: SmallVec<[usize; 2]> = (0..specs.len()).filter(of_group).collect();
+    let &[first, second] = &members[..] else { return None };
+    Some(if count(second) > count(first) { first } else { second })
 }

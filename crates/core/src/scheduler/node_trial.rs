@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Scheduler;
 use crate::intern::{FlavorId, HostId, PlaceId, ResourceId, WorkloadId};
 use crate::placement::{DemandedPodSet, WorkloadToPlace, grouped, place_groups};
-use crate::topology::{Path, PlacedPods, PlacementFailure, SharedAssignment, Trial};
+use crate::topology::{NodeUsage, Path, PlacedPods, PlacementFailure, SharedAssignment, Trial};
 use crate::workload::{PodSetSpec, WorkloadKey};
 use crate::workloads::PodSetNodes;
 use crate::{Amount, Name};
@@ -196,6 +196,11 @@ impl NodeTrial<'_> {
             self.changes.push(Change::Placed(pods.clone()));
         }
         true
+    }
+
+    /// The usage of nodes with all changes.
+    pub(crate) fn usage(&self) -> &NodeUsage {
+        self.nodes.usage()
     }
 
     /// The places of a node in the trees of flavors.

@@ -88,6 +88,11 @@ impl Trial<'_> {
         self.world.place(&mut self.usage, flavor, request, names, config)
     }
 
+    /// The usage of nodes with all changes.
+    pub(crate) fn usage(&self) -> &NodeUsage {
+        &self.usage
+    }
+
     /// How many domains all placements have looked at, about.
     pub(crate) fn looked(&self) -> u64 {
         self.looked.saturating_add(self.usage.searched().1)

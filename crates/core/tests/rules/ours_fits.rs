@@ -21,9 +21,9 @@ fn world() -> World {
 
 /// How many pods the job `j` has, and how many fit into the racks.
 fn fits(w: &World) -> (i64, Vec<(String, i64)>) {
-    let (pods, levels) = w.core.pod_set_fits(&key("j"), "main", "gpu", 9).expect("it is known");
-    let racks = levels[0].roomiest.iter();
-    (pods, racks.map(|(path, pods)| (path[0].to_string(), *pods)).collect())
+    let room = w.core.pod_set_fits(&key("j"), ("main", "gpu"), &[], 9).expect("it is known");
+    let racks = room.levels[0].roomiest.iter();
+    (room.pods, racks.map(|(path, pods)| (path[0].to_string(), *pods)).collect())
 }
 
 fn racks(r1: i64, r2: i64) -> Vec<(String, i64)> {

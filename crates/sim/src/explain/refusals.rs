@@ -104,8 +104,12 @@ impl Gathered {
                 self.found.push(mismatch(view, workload, set, (flavor, refusal)));
             }
             Refusal::SeveralTopologies { flavors } => self.found.push(several(set, flavors)),
-            Refusal::NoPlacement { flavor, failure } => {
+            Refusal::NoPlacement { flavor, failure, .. } => {
                 self.short.insert(Name::clone(flavor));
+                if fits.iter().any(|fit| fit.leader.as_deref() == Some(set) && fit.flavor == **flavor) {
+                    // It is placed with its workers, and reported with them.
+                    return;
+                }
                 let of = fits.iter().find(|f| f.pod_set == *set && f.flavor == **flavor);
                 let message = failure.message();
                 self.found.push(of.map_or_else(

@@ -17,6 +17,12 @@ pub struct TopologyFit {
     pub flavor: String,
     /// How many pods it has.
     pub pods: i64,
+    /// The pod set of the leader that is placed with them, whose pod is not among those that fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The pod sets of the Workload that get nodes before this one: what they take is not free.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub placed: Vec<String>,
     /// `required`, `preferred` or `unconstrained`.
     pub wish: &'static str,
     /// The level that it asks for.
@@ -36,9 +42,9 @@ pub struct Domains {
     pub level: String,
     /// How many domains it has.
     pub domains: usize,
-    /// How many such pods fit into one domain at most, in whole slices: the largest job of this shape that fits.
+    /// How many such pods fit into one domain at most, down to the level of slices in whole slices: the largest job of this shape that fits.
     pub largest: i64,
-    /// How many such pods fit into all domains, in whole slices.
+    /// How many such pods fit into all domains, counted likewise.
     pub all: i64,
     /// The domains with the most room: `block/rack`, and how many such pods fit.
     pub roomiest: Vec<(String, i64)>,
@@ -100,6 +106,8 @@ pub(super) fn fits(workload: &Value, fits: &[PodSetFits], names_nodes: bool) -> 
                 pod_set: fit.pod_set.to_string(),
                 flavor: fit.flavor.to_string(),
                 pods: fit.count,
+                leader: fit.leader.as_ref().map(ToString::to_string),
+                placed: fit.placed.iter().map(ToString::to_string).collect(),
                 wish,
                 level,
                 slices: slices(workload, &fit.pod_set),
@@ -143,22 +151,39 @@ impl TopologyFit {
             ("required", Some(level)) => level.largest,
             _ => self.levels.first().map_or(0, |level| level.all),
         };
+        let leader = self.leader.as_ref();
+        let (and, beside) = leader.map_or_else(Default::default, |leader| {
+            (format!(" and their leader (pod set {leader})"), " beside the leader")
+        });
         let text = format!(
-            "the {} pods of pod set {} are to be {wished} on nodes of flavor {}, where {most} fit now",
-            self.pods, self.pod_set, self.flavor
+            "pod set {} needs {} pods{and} {wished} on nodes of flavor {}; {most} fit now{beside}",
+            self.pod_set, self.pods, self.flavor
         );
         let mut finding = Finding::new(Code::TopologyShort, text);
         for level in &self.levels {
             finding = finding.detail(level.line());
         }
-        let slices = if self.slices.is_empty() { "" } else { ", in whole slices" };
-        finding = finding.detail(format!(
-            "these counts are of what is free on nodes that the pods select and whose taints they tolerate{slices}"
-        ));
+        finding = finding.detail(self.counted());
         if let Some(why) = why {
             finding = finding.detail(why.to_owned());
         }
         finding
+    }
+
+    /// What the counts are of.
+    fn counted(&self) -> String {
+        let placed = if self.placed.is_empty() {
+            String::new()
+        } else {
+            format!(", without what the pods of pod set {} take of them", self.placed.join(", "))
+        };
+        let slices = self.slices.first().map_or_else(String::new, |(level, _)| {
+            format!("; down to the level {level} in whole slices, below it in single pods")
+        });
+        format!(
+            "these counts are of what is free on nodes that the pods select and whose taints they tolerate\
+             {placed}{slices}"
+        )
     }
 
     /// Whether a laxer wish can be met with what is free.

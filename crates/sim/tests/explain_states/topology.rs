@@ -57,7 +57,7 @@ fn what_pods_take_of_nodes_counts_for_what_fits_and_not_what_they_take_of_quota(
     let job = annotated("kueue.x-k8s.io/podset-required-topology: kubernetes.io/hostname");
     let explained = ask(&read(&[RACKS, &queue, LOCAL_QUEUE, &three(), &job].concat()), options);
     let found = short(&explained);
-    assert!(found.text.ends_with("where 2 fit now"), "{}", explained.text());
+    assert!(found.text.ends_with("; 2 fit now"), "{}", explained.text());
     assert!(found.details[1].starts_with("rack (2 domain(s)): at most 4 pod(s)"), "{}", explained.text());
     remedy(&explained, "ask for one rack (a higher level) instead of one kubernetes.io/hostname");
     remedy(&explained, "as preferred instead of required");
@@ -97,8 +97,13 @@ fn slices_fit_whole_and_may_be_spread_over_a_higher_level() {
     let explained = ask(&read(&world), options());
     assert_eq!(
         short(&explained).text,
-        "the 4 pods of pod set main are to be anywhere, each 4 of them in one of the level rack on nodes of flavor \
-         default, where 0 fit now"
+        "pod set main needs 4 pods anywhere, each 4 of them in one of the level rack on nodes of flavor default; \
+         0 fit now"
+    );
+    assert_eq!(
+        short(&explained).details[3],
+        "these counts are of what is free on nodes that the pods select and whose taints they tolerate; down to the level rack in whole slices, \
+         below it in single pods"
     );
     let mut simulation = cluster(&world);
     act(
@@ -121,7 +126,7 @@ fn slices_of_several_layers_are_named() {
         "{}",
         explained.text()
     );
-    assert!(found.text.ends_with("where 0 fit now"), "{}", explained.text());
+    assert!(found.text.ends_with("; 0 fit now"), "{}", explained.text());
 }
 
 #[test]
@@ -133,8 +138,8 @@ pub fn a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_t
     let found = short(&explained);
     assert_eq!(
         found.text,
-        "the 4 pods of pod set main are to be in one domain of the level kubernetes.io/hostname (required) on nodes of \
-         flavor default, where 2 fit now"
+        "pod set main needs 4 pods in one domain of the level kubernetes.io/hostname (required) on nodes of flavor \
+         default; 2 fit now"
     );
     assert_eq!(
         found.details[..3],
@@ -178,4 +183,92 @@ pub fn a_topology_that_is_short_names_level_and_domains_and_offers_only_wishes_t
         "{}",
         explained.text()
     );
+}
+
+/// A JobSet of these replicated jobs with so many pods each, all of which require a rack.
+fn job_set(jobs: &[(&str, u32)], annotations: &str) -> String {
+    let job = |(name, pods): &(&str, u32)| {
+        format!(
+            "
+  - name: {name}
+    replicas: 1
+    template:
+      spec:
+        parallelism: {pods}
+        completions: {pods}
+        template:
+          metadata: {{annotations: {{kueue.x-k8s.io/podset-required-topology: rack{annotations}}}}}
+          spec: {{restartPolicy: Never, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}"
+        )
+    };
+    let jobs: String = jobs.iter().map(job).collect();
+    format!(
+        "
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: mine, namespace: a, labels: {{kueue.x-k8s.io/queue-name: main}}}}
+spec:
+  suspend: true
+  replicatedJobs:{jobs}
+---
+"
+    )
+}
+
+#[test]
+fn what_an_earlier_pod_set_takes_does_not_fit_a_second_time() {
+    // One rack of 6 cpus: the first pod set gets 4 of them.
+    let nodes = ["n0", "n1", "n2"].map(|name| node(name, "b", "r0")).concat();
+    let set = job_set(&[("first", 4), ("second", 4)], "");
+    let explained = ask(&read(&[RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &nodes, &set].concat()), options());
+    let found = short(&explained);
+    let text = explained.text();
+    assert_eq!(
+        found.text,
+        "pod set second needs 4 pods in one domain of the level rack (required) on nodes of flavor default; 2 fit now",
+        "{text}"
+    );
+    assert_eq!(
+        found.details[1..],
+        [
+            "rack (1 domain(s)): at most 2 pod(s) of this shape in one, 2 in all; 2 in b/r0",
+            "kubernetes.io/hostname (3 domain(s)): at most 2 pod(s) of this shape in one, 2 in all",
+            "these counts are of what is free on nodes that the pods select and whose taints they tolerate, without what the pods of pod set first \
+             take of them",
+            "topology \"racks\" allows to fit only 2 out of 4 pod(s). Total nodes: 3; excluded: resource \"cpu\": 2",
+        ],
+        "{text}"
+    );
+    assert_eq!(explained.topology[0].placed, ["first"]);
+}
+
+#[test]
+fn workers_are_counted_beside_their_leader_and_reported_once() {
+    // Each rack has room for 4 pods, one of which is the leader.
+    let nodes =
+        [("n0", "r0"), ("n1", "r0"), ("n2", "r1"), ("n3", "r1")].map(|(name, rack)| node(name, "b", rack));
+    let group = ", kueue.x-k8s.io/podset-group-name: g";
+    for jobs in [[("leader", 1), ("worker", 4)], [("worker", 4), ("leader", 1)]] {
+        let world = [RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &nodes.concat(), &job_set(&jobs, group)].concat();
+        let explained = ask(&read(&world), options());
+        let text = explained.text();
+        let found: Vec<_> = explained.findings.iter().filter(|f| f.code == Code::TopologyShort).collect();
+        assert_eq!(found.len(), 1, "{text}");
+        assert_eq!(
+            found[0].text,
+            "pod set worker needs 4 pods and their leader (pod set leader) in one domain of the level rack (required) on \
+             nodes of flavor default; 3 fit now beside the leader",
+            "{text}"
+        );
+        assert_eq!(
+            found[0].details[..2],
+            [
+                "block (1 domain(s)): at most 7 pod(s) of this shape in one, 7 in all; 7 in b",
+                "rack (2 domain(s)): at most 3 pod(s) of this shape in one, 7 in all; 3 in b/r0, 3 in b/r1",
+            ],
+            "{text}"
+        );
+        assert_eq!(explained.topology[0].leader.as_deref(), Some("leader"));
+        remedy(&explained, "ask for one block (a higher level) instead of one rack");
+    }
 }

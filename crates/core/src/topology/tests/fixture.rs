@@ -254,7 +254,7 @@ impl World {
         let each = pods.per_pod.iter();
         let per_pod: Vec<_> = each.map(|(name, amount)| (names.resource(&n(name)), *amount)).collect();
         let set = PodSetToPlace::alone(&pods.spec, pods.request.as_ref(), &per_pod, pods.spec.count);
-        self.topologies.domain_fits(&self.usage, self.tas, &set, (&names, &self.config.gates), most)
+        self.topologies.domain_fits(&self.usage, self.tas, (&set, None), (&names, &self.config.gates), most)
     }
 
     /// Derived values are what they are derived from.

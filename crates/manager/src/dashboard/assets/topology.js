@@ -35,9 +35,10 @@ function shapeTable(shapes, levels) {
   return levelTable("Waiting pods that fit into one domain now", shapes, levels, (fit) => fit.shape);
 }
 
-function fitTable(fits, levels) {
+/** How large a job fits, by extended resource; nothing where no node offers one and the shapes that wait are shown. */
+function fitTable(fits, levels, hasShapes) {
   if (!Array.isArray(fits)) return el("p", null, "This page cannot show how large a job fits now: see the manager's dashboard or the metric sluice_topology_largest_fit.");
-  if (!fits.length) return el("p", null, "No node offers an extended resource, so it is not shown how large a job fits.");
+  if (!fits.length) return hasShapes ? null : el("p", null, "No node offers an extended resource, so it is not shown how large a job fits.");
   return levelTable("Pods that fit into one domain now", fits, levels, (fit) => `${fit.perPod} ${fit.resource}`);
 }
 
@@ -111,7 +112,8 @@ export function topologySection(host) {
     if (!all.some((one) => one.name === chosen)) { chosen = all[0].name; path = []; offset = 0; }
     options(choose, all.map((one) => one.name), chosen);
     const own = all.find((one) => one.name === chosen);
-    renew(fits, el("div", null, fitTable(own.fits, levels()), shapeTable(own.shapes, levels())));
+    const shapes = shapeTable(own.shapes, levels());
+    renew(fits, el("div", null, fitTable(own.fits, levels(), Boolean(shapes)), shapes));
     await load();
   };
 }
