@@ -1,4 +1,4 @@
-//! Slices that move whole because one of their nodes was lost and has no replacement in their domain (ours: docs/concepts/hotswap.md).
+//! Slices that move whole because nodes of theirs were lost and have no replacement in their domain (ours: docs/concepts/hotswap.md).
 //!
 //! Pods have ranks by the order of the domains in their assignment, and a slice is a fixed number of ranks in a row. The slices that move get other
 //! domains at the same ranks, so that all other pods keep their ranks and their nodes.

@@ -22,7 +22,7 @@ const OUT_OF_COHORT_RECLAMATION: &str = "OutOfCohortReclamation";
 /// The reason of the event that says why nothing is done.
 const NOT_MOVED: &str = "HotswapNotPossible";
 /// The highest number of unhealthy nodes in a status (docs/reference/01-api.md 1.5).
-const MOST_LISTED: usize = 8;
+pub(crate) const MOST_LISTED: usize = 8;
 
 /// The first few names of many.
 pub(crate) fn shown<T: AsRef<str>>(nodes: &[T]) -> String {

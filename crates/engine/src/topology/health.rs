@@ -1,5 +1,5 @@
 //! Nodes that fail under a Workload (docs/reference/06-algorithm.md 6.14; gate TASFailedNodeReplacement): its status lists the node, and its pods get
-//! another node; a second failed node evicts the Workload.
+//! another node; a second failed node evicts the Workload, unless both are of one slice that may move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,10 +122,13 @@ impl Engine {
             }
             return false;
         }
-        if failed.len() > 1 && !new.is_empty() {
+        let stays =
+            if failed.len() > 1 && !new.is_empty() { self.lost_one_slice(key, &failed) } else { Ok(()) };
+        if let Err(why) = stays {
             let names = failed.join(", ");
+            let why = why.map_or_else(String::new, |why| format!("; its slices cannot move: {why}"));
             let message = format!(
-                "Workload eviction triggered due to multiple TAS assigned node failures, including: {names}"
+                "Workload eviction triggered due to multiple TAS assigned node failures, including: {names}{why}"
             );
             self.evict_for_nodes(key, message);
             return true;

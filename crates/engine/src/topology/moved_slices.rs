@@ -1,4 +1,4 @@
-//! Slices that move as a whole because one of their nodes was lost (not in Kueue; gate HotswapSlices): whether they may move, and what happens to
+//! Slices that move as a whole because nodes of theirs were lost (not in Kueue; gate HotswapSlices): whether they may move, and what happens to
 //! their pods.
 //!
 //! The core decides, and the new assignment is written first. From then on, whatever happened in between, each pod that is bound to a node on which
@@ -22,6 +22,7 @@ use crate::config::EngineConfig;
 use crate::effect::{Effect, Event, EventType, Purpose, Write};
 use crate::engine::Engine;
 use crate::hotswap::pod::PodKey;
+use crate::hotswap::report::MOST_LISTED;
 use crate::hotswap::scope::acts_for;
 use crate::ingest::topology::request;
 use crate::input::{Kind, ObjectRef};
@@ -52,6 +53,39 @@ impl Engine {
             && self.config.on(Gate::HotswapSlices)
             && entry.object.spec.pod_sets.iter().any(|set| has_slices(set, &self.config))
             && self.queue_for(key, entry).is_some_and(|queue| acts_for(&self.world, &queue))
+    }
+
+    /// Whether several failed nodes of a Workload are replaced together: its slices move, and each pod set lost pods of one slice at most, of the innermost
+    /// layer. Fails with the reason if slices of it move.
+    pub(super) fn lost_one_slice(&self, key: &WorkloadKey, failed: &[&str]) -> Result<(), Option<String>> {
+        if !self.may_move_slices(key) {
+            return Err(None);
+        }
+        if failed.len() > MOST_LISTED {
+            return Err(Some(format!("more than {MOST_LISTED} of its nodes failed")));
+        }
+        let sets = &self.world.workloads[key].object.spec.pod_sets;
+        for (at, assignment) in self.assigned.of.get(key).into_iter().flatten() {
+            let slices =
+                sets.get(*at).and_then(|set| request(set, &self.config)).map(|request| request.slices);
+            let size = slices.as_ref().and_then(|slices| slices.last()).map_or(0, |layer| layer.size);
+            let (mut rank, mut lost) = (0_i64, BTreeSet::new());
+            for domain in &assignment.domains {
+                let first = rank;
+                rank = rank.saturating_add(domain.count);
+                if domain.count <= 0 || !domain.values.last().is_some_and(|host| failed.contains(&&**host)) {
+                    continue;
+                }
+                if size <= 0 {
+                    return Err(Some("pods that are in no slice lost their nodes".to_owned()));
+                }
+                lost.extend([first / size, (rank - 1) / size]);
+            }
+            if lost.len() > 1 {
+                return Err(Some("the nodes have pods of several slices".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the slices of a Workload that lost a node may move, as far as its pods and its job are concerned.

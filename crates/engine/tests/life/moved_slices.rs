@@ -30,9 +30,14 @@ fn hotswap() -> Value {
 
 /// Slices of two pods, each of them in one rack.
 fn in_slices(view: &mut JobView) {
+    in_slices_of(view, 2);
+}
+
+/// Slices of so many pods, each of them in one rack.
+fn in_slices_of(view: &mut JobView, pods: i32) {
     let request = PodSetTopologyRequest {
         pod_set_slice_required_topology: Some("rack".to_owned()),
-        pod_set_slice_size: Some(2),
+        pod_set_slice_size: Some(pods),
         pod_index_label: Some(INDEX.to_owned()),
         ..PodSetTopologyRequest::default()
     };
@@ -88,12 +93,19 @@ fn pod_ref(name: &str) -> ObjectRef {
 
 /// A node is gone, and its pod with it.
 fn lose(c: &mut Cluster, node: &str, pod: &str) {
-    c.api.delete(&node_ref(node));
-    for kind in [Kind::Pod, Kind::JobPod] {
-        c.api.delete(&ObjectRef { kind, ..pod_ref(pod) });
+    lose_all(c, &[(node, pod)]);
+    c.advance(2);
+}
+
+/// The same for several at once, without any time.
+fn lose_all(c: &mut Cluster, lost: &[(&str, &str)]) {
+    for (node, pod) in lost {
+        c.api.delete(&node_ref(node));
+        for kind in [Kind::Pod, Kind::JobPod] {
+            c.api.delete(&ObjectRef { kind, ..pod_ref(pod) });
+        }
     }
     c.settle();
-    c.advance(2);
 }
 
 /// The pods that are there, each with the node that it is to go to, or `-`.
@@ -216,6 +228,62 @@ fn a_drained_node_moves_its_slice_too_and_another_loss_moves_another_one() {
 }
 
 #[test]
+fn a_slice_that_lost_all_its_nodes_at_once_moves_and_the_other_one_stays() {
+    let mut c = bed();
+    lose_all(&mut c, &[("a0", "p0"), ("a1", "p1")]);
+    assert_eq!(unhealthy(&c, "a"), ["a0", "a1"]);
+    c.advance(2);
+    assert_eq!(names_of(&c, "a"), AFTER);
+    assert_eq!((unhealthy(&c, "a").len(), evicted(&c), runs(&c, "a")), (0, vec![], true));
+    assert_eq!((pods(&c), c.written(Purpose::MovePod)), (vec!["p2 b0".to_owned(), "p3 b1".into()], 0));
+    for (name, rank) in [("q1", 1), ("q0", 0)] {
+        put(&mut c, name, rank, None);
+    }
+    c.settle();
+    assert_eq!(pods(&c), ["p2 b0", "p3 b1", "q0 c0", "q1 c1"]);
+}
+
+#[test]
+fn a_second_node_of_the_slice_that_fails_before_it_moves_moves_with_it() {
+    let mut c = bed();
+    lose_all(&mut c, &[("a1", "p1")]);
+    assert_eq!(unhealthy(&c, "a"), ["a1"]);
+    lose_all(&mut c, &[("a0", "p0")]);
+    assert_eq!(unhealthy(&c, "a"), ["a1", "a0"]);
+    c.advance(2);
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+    assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
+}
+
+#[test]
+fn nodes_of_two_slices_that_fail_together_evict_and_say_why() {
+    let mut c = bed();
+    lose_all(&mut c, &[("a1", "p1"), ("b0", "p2")]);
+    let said = "Workload/job-a: Workload eviction triggered due to multiple TAS assigned node failures, including: a1, b0; its slices \
+                cannot move: the nodes have pods of several slices";
+    assert_eq!(evicted(&c), [said]);
+}
+
+#[test]
+fn more_nodes_than_the_status_lists_evict_and_say_why() {
+    let names: Vec<String> = (0..9).map(|at| format!("a{at}")).collect();
+    let nodes: Vec<_> = names.iter().map(|name| (&**name, "a", "1")).collect();
+    for (lost, why) in [(8, None), (9, Some("; its slices cannot move: more than 8 of its nodes failed"))] {
+        let mut c = bed_with(gates(&[]), &nodes, &hotswap());
+        submit(&mut c, "a", "lq", 9, |view| in_slices_of(view, 9));
+        for name in &names[..lost] {
+            c.api.delete(&node_ref(name));
+        }
+        c.settle();
+        let all = names.join(", ");
+        let said = "Workload/job-a: Workload eviction triggered due to multiple TAS assigned node failures, including: ";
+        let expected: Vec<String> = why.iter().map(|why| format!("{said}{all}{why}")).collect();
+        assert_eq!(evicted(&c), expected);
+        assert_eq!(unhealthy(&c, "a").len(), if why.is_some() { 0 } else { lost });
+    }
+}
+
+#[test]
 fn without_another_rack_the_whole_job_moves_and_says_why() {
     let mut c = bed();
     add_pod(&mut c, "other", "c0", "1");
@@ -227,6 +295,10 @@ fn without_another_rack_the_whole_job_moves_and_says_why() {
 #[test]
 fn where_it_is_not_wanted_the_job_is_evicted_as_ever() {
     let off = json!({"preemption": {"reclaimOutOfCohort": {"enable": false}}});
+    let mut c = started(&[], &off, |_| {});
+    lose_all(&mut c, &[("a0", "p0"), ("a1", "p1")]);
+    let several = "Workload eviction triggered due to multiple TAS assigned node failures, including: a0, a1";
+    assert_eq!(evicted(&c), [format!("Workload/job-a: {several}")]);
     for (changes, queue) in [
         (&[][..], json!({})),
         (&[], off),

@@ -31,9 +31,14 @@ fn allowing(mut world: World) -> World {
 
 /// What a lost node makes of pods that run; what their slice has against it.
 fn lose(world: &mut World, set: &Pods, running: &[(&str, i64)], lost: &str) -> (String, String) {
+    lose_all(world, set, running, &[lost])
+}
+
+/// The same for several.
+fn lose_all(world: &mut World, set: &Pods, running: &[(&str, i64)], lost: &[&str]) -> (String, String) {
     let used = world.resolve(running);
     world.usage.add(&used);
-    let placed = world.place_with(&[set.clone().previous(running)], false, &[], &[lost]);
+    let placed = world.place_with(&[set.clone().previous(running)], false, &[], lost);
     world.usage.remove(&used);
     let slice = placed.as_ref().err().and_then(|failure| failure.slice()).unwrap_or_default();
     (show(&placed), slice.to_owned())
@@ -59,6 +64,24 @@ fn the_slice_alone_moves_to_another_rack_at_its_ranks() {
     let mut gone = racks();
     gone.topologies.remove_node(&mut gone.usage, "a1");
     assert_eq!(moved(&mut gone, &two_slices(), &AB, "a1"), "c0=1 c1=1 b0=1 b1=1");
+}
+
+#[test]
+fn a_slice_that_lost_several_nodes_or_all_moves_alone() {
+    let triple = |rack: &str| [0, 1, 2].map(|at| ("b".to_owned(), rack.to_owned(), format!("{rack}{at}"), 1));
+    let nodes: Vec<_> = ["a", "b", "c", "d"].iter().flat_map(|rack| triple(rack)).collect();
+    let nodes: Vec<_> = nodes.iter().map(|(b, r, n, cpu)| (&**b, &**r, &**n, *cpu)).collect();
+    let running = [("a0", 1), ("a1", 1), ("a2", 1), ("b0", 1), ("b1", 1), ("b2", 1)];
+    // With five pods the last slice is not whole.
+    for count in [6, 5] {
+        let set = pods(count).unconstrained().slice("rack", 3);
+        let running = &running[..usize::try_from(count).expect("few")];
+        let rest = if count == 6 { "b0=1 b1=1 b2=1" } else { "b0=1 b1=1" };
+        for lost in [&["a0", "a1"][..], &["a0", "a2"], &["a0", "a1", "a2"]] {
+            let (placed, slice) = lose_all(&mut allowing(world(&nodes)), &set, running, lost);
+            assert_eq!((placed, slice), (format!("c0=1 c1=1 c2=1 {rest}"), String::new()), "{lost:?}");
+        }
+    }
 }
 
 #[test]
