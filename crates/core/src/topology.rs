@@ -5,7 +5,7 @@
 //! their values; a placement lays them out as arrays, level by level, and keeps these until a leaf is added or removed. A change of a node affects
 //! the leaves of that node only.
 //!
-//! Files, from the bottom: `spec`, `request`, `message` (inputs and outputs); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`, `trees`
+//! Files, from the bottom: `spec`, `request`, `message` (inputs and outputs); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`, `latest`, `trees`
 //! (tables); `ask`, `needs`, `counts`, `filter`, `search`, `fewest`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the state),
 //! `booking` (its usage), `events`, `place`, `largest_fit`, `domain_fits`, `trial`, `audit` (operations).
 
@@ -22,6 +22,7 @@ mod filter;
 mod hosts;
 mod kept;
 mod largest_fit;
+mod latest;
 mod layout;
 mod ledger;
 mod message;

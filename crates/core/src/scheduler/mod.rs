@@ -72,7 +72,9 @@ impl Scheduler {
     pub fn stats(&self) -> Stats {
         let (placement_searches, counted_domains) = self.books.nodes.searched();
         let compared_domains = self.books.nodes.compared();
-        let placing = Stats { placement_searches, counted_domains, compared_domains, ..self.stats };
+        let ordered_domains = self.books.nodes.ordered();
+        let placing =
+            Stats { placement_searches, counted_domains, compared_domains, ordered_domains, ..self.stats };
         Stats { cycles: self.cycle, ..placing }
     }
 }

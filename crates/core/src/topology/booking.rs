@@ -70,6 +70,11 @@ impl NodeUsage {
     pub(crate) fn compared(&self) -> u64 {
         self.kept.0.compared()
     }
+
+    /// How many domains were visited to order the levels of topologies.
+    pub(crate) fn ordered(&self) -> u64 {
+        self.kept.0.ordered()
+    }
 }
 
 impl Topologies {

@@ -95,6 +95,11 @@ impl AllCounts {
         self.tightest.0.at_least(level, &self.levels[level], slices)
     }
 
+    /// How many domains were visited to order levels since this was asked for last.
+    pub(crate) fn take_ordered(&mut self) -> u64 {
+        std::mem::take(&mut self.tightest.0.visited)
+    }
+
     /// How many slices fit into the domain of a level with most. `None`: the domains are not in order.
     pub(crate) fn largest_room(&self, level: usize) -> Option<i64> {
         self.tightest.0.largest_room(level).filter(|_| self.are_in_order())

@@ -80,8 +80,8 @@ impl Topologies {
     fn relabel(&mut self, id: HostId) {
         for at in 0..self.hosts.get(id).homes.len() {
             let Home { flavor, place, .. } = self.hosts.get(id).homes[at];
-            if self.trees.get_mut(&flavor).is_some_and(|tree| tree.relabel(place)) {
-                self.outdate(flavor);
+            if let Some(tree) = self.trees.get_mut(&flavor) {
+                tree.relabel(place);
             }
         }
     }

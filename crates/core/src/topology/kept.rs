@@ -11,6 +11,7 @@ use crate::spec::Toleration;
 use crate::topology::ask::Ask;
 use crate::topology::counts::{AllCounts, Counts};
 use crate::topology::filter::{Bounds, Excluded, Sieve, Why};
+use crate::topology::latest::Latest;
 use crate::topology::layout::{Layout, Removed};
 use crate::topology::ledger::Ledger;
 use crate::topology::needs::Needs;
@@ -107,9 +108,9 @@ pub(crate) struct Kept {
     shape: Option<Shape>,
     /// The generation of nodes and flavors that they are of.
     generation: u64,
-    /// The position of the last change of labels and taints that they include.
+    /// Up to which change of labels and taints.
     relabeled: usize,
-    /// Up to which leaf that came or went since then.
+    /// Up to which leaf that came or went.
     spliced: usize,
     /// Up to which change of what is free they are of: see [`Ledger::position`].
     position: usize,
@@ -133,6 +134,8 @@ pub(crate) struct KeptCounts {
     searched: u64,
     /// How many domains these compared.
     compared: u64,
+    /// How many domains were visited to order a level, or because it has no order yet.
+    ordered: u64,
 }
 
 /// The inputs of counting.
@@ -144,10 +147,10 @@ pub(crate) struct Counting<'a, 'b> {
     pub(crate) ledger: &'a Ledger,
     /// Changes with everything but what is free, and but for some leaves: nodes and flavors.
     pub(crate) generation: u64,
-    /// The leaves whose labels or taints have changed since then, or that were closed or opened, one after the other.
-    pub(crate) relabeled: &'a [PlaceId],
-    /// The leaves that came or went since then, one after the other.
-    pub(crate) spliced: &'a [Splice],
+    /// The leaves whose labels or taints have changed, or that were closed or opened, one after the other.
+    pub(crate) relabeled: &'a Latest<PlaceId>,
+    /// The leaves that came or went, one after the other.
+    pub(crate) spliced: &'a Latest<Splice>,
     /// Which leaves may be used.
     pub(crate) sieve: &'a mut Sieve<'b>,
     /// The requests of the pods.
@@ -170,10 +173,16 @@ impl KeptCounts {
         self.compared
     }
 
-    /// Counts one more search, which compared so many domains.
-    pub(crate) fn count_search(&mut self, compared: u64) {
+    /// How many domains were visited to order levels.
+    pub(crate) fn ordered(&self) -> u64 {
+        self.ordered
+    }
+
+    /// Counts one more search, which compared so many domains, and visited so many to order levels.
+    pub(crate) fn count_search(&mut self, compared: u64, ordered: u64) {
         self.searched += 1;
         self.compared = self.compared.saturating_add(compared);
+        self.ordered = self.ordered.saturating_add(ordered);
     }
 
     /// The counts of a shape, from the kept ones if possible.
@@ -188,8 +197,7 @@ impl KeptCounts {
         let is = |kept: &Kept| kept.shape.as_ref().is_some_and(|shape| shape.is(&counting.shape));
         let at = self.kept.iter().position(is).unwrap_or_else(|| self.room(counting.layout.places.len()));
         let kept = &mut self.kept[at];
-        let is_known = kept.shape.is_some() && kept.generation == counting.generation;
-        let counted = if is_known && !kept.is_worth_else(counting) {
+        let counted = if kept.may_follow(counting) && !kept.is_worth_else(counting) {
             kept.recount(counting)
         } else {
             kept.shape = Some(Shape::of(&counting.shape));
@@ -269,9 +277,17 @@ impl Kept {
         leaves
     }
 
+    /// Whether what has changed since is known, and is little.
+    fn may_follow(&self, counting: &Counting<'_, '_>) -> bool {
+        self.shape.is_some()
+            && self.generation == counting.generation
+            && counting.relabeled.since(self.relabeled).is_some()
+            && counting.spliced.since(self.spliced).is_some()
+    }
+
     /// Whether the scores of leaves may have changed, which requires all leaves.
     fn is_worth_else(&self, counting: &Counting<'_, '_>) -> bool {
-        let differs = self.relabeled < counting.relabeled.len() || self.spliced < counting.spliced.len();
+        let differs = self.relabeled < counting.relabeled.end() || self.spliced < counting.spliced.end();
         counting.sieve.scores() && differs
     }
 
@@ -307,8 +323,8 @@ impl Kept {
 
     /// The leaves whose labels or taints have changed, that were closed or opened, or that came, in order; and leaves near those that went.
     fn relabeled(&mut self, counting: &Counting<'_, '_>) -> Vec<usize> {
-        let mut leaves = self.follow(counting.spliced.get(self.spliced..).unwrap_or_default());
-        let places = counting.relabeled.get(self.relabeled..).unwrap_or_default();
+        let mut leaves = self.follow(counting.spliced.since(self.spliced).unwrap_or_default());
+        let places = counting.relabeled.since(self.relabeled).unwrap_or_default();
         leaves.extend(places.iter().filter_map(|&place| counting.layout.leaf(place)));
         leaves.sort_unstable();
         leaves.dedup();
@@ -354,7 +370,7 @@ impl Kept {
         }
         self.counts.sum_up_above(counting.layout, counting.shape.ask, &mut leaves);
         self.position = counting.ledger.position();
-        (self.relabeled, self.spliced) = (counting.relabeled.len(), counting.spliced.len());
+        (self.relabeled, self.spliced) = (counting.relabeled.end(), counting.spliced.end());
         wide(counted)
     }
 
@@ -410,7 +426,7 @@ impl Kept {
         let mut scratch = vec![0; counting.ledger.stride()];
         (self.excluded, self.generation) = (Excluded::default(), counting.generation);
         self.position = counting.ledger.position();
-        (self.relabeled, self.spliced) = (counting.relabeled.len(), counting.spliced.len());
+        (self.relabeled, self.spliced) = (counting.relabeled.end(), counting.spliced.end());
         self.forget();
         self.why.clear();
         self.why.reserve(leaves);

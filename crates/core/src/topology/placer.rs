@@ -151,6 +151,7 @@ impl Placer<'_> {
         });
         kept.counts.revert();
         kept.counts.widen();
+        let ordered = kept.counts.take_ordered();
         let found = placed.map_err(|fit| {
             let excluded = sieve.exclusions(&kept.excluded_by(&bounds), self.layout.open());
             PlacementFailure { topology: self.tree.topology.clone(), fit, excluded }
@@ -159,7 +160,7 @@ impl Placer<'_> {
         if shared && lasts && (found.is_err() || self.empty) {
             kept.remember(&ask, &found);
         }
-        self.kept.count_search(compared);
+        self.kept.count_search(compared, ordered);
         found
     }
 

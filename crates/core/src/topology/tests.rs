@@ -9,6 +9,7 @@ mod groups;
 mod kept;
 mod largest_fit;
 mod levels;
+mod many_changes;
 mod moving;
 mod naive;
 mod oracle;

@@ -11,6 +11,8 @@ type Key = (i64, i64, usize);
 #[derive(Debug, Default)]
 pub(crate) struct Tightest {
     levels: Vec<Order>,
+    /// How many domains were visited: to make an order, or because there was none.
+    pub(crate) visited: u64,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +53,9 @@ impl Tightest {
     pub(crate) fn at_least(&mut self, level: usize, counts: &[Counts], slices: i64) -> Option<usize> {
         let all = || counts.iter().enumerate().map(|(at, counts)| key(counts, at));
         let Some(order) = self.levels.get_mut(level) else { return tightest(all(), slices) };
+        if order.domains.is_none() {
+            self.visited = self.visited.saturating_add(u64::try_from(counts.len()).unwrap_or(u64::MAX));
+        }
         if order.domains.is_none() && !std::mem::replace(&mut order.asked, true) {
             return tightest(all(), slices);
         }

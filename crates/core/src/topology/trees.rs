@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Name;
 use crate::intern::{FlavorId, HostId, PlaceId};
 use crate::matching::label;
 use crate::spec::{FlavorSpec, Toleration};
+use crate::topology::latest::Latest;
 use crate::topology::layout::{Around, Layout, LeafRow, Removed};
 use crate::topology::places::{Path, PlaceKey};
 use crate::topology::spec::{HOSTNAME, NodeSpec, TopologySpec};
 
-/// After this number of changes of labels and taints all leaves are counted again.
-const MOST_RELABELED: usize = 256;
-/// After this number of leaves that came or went all are laid out again, once that is needed.
+/// After this number of leaves that came or went while nothing was placed all are laid out again, once that is needed.
 const MOST_SPLICED: usize = 256;
 
 /// A leaf came or went, and all others of the layout stayed in their order.
@@ -23,6 +23,16 @@ pub(crate) enum Splice {
     Came(usize, Around),
     /// It was there.
     Went(Removed),
+}
+
+/// Up to which change of the leaves the layout was read.
+#[derive(Debug, Default)]
+struct Read(AtomicUsize);
+
+impl Clone for Read {
+    fn clone(&self) -> Self {
+        Self(AtomicUsize::new(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 /// One lowest domain that has nodes.
@@ -47,15 +57,15 @@ pub(crate) struct Tree {
     pub(crate) tolerations: Vec<Toleration>,
     node_labels: Vec<(Name, Name)>,
     leaves: BTreeMap<Path, Leaf>,
-    /// Changes with its nodes and its flavor, and after many changes of labels and taints, but not with what is free. No two trees have the
-    /// same.
+    /// Changes with its nodes and its flavor, but not with what is free, nor with what is in the following lists. No two trees have the same.
     pub(crate) generation: u64,
-    /// The leaves whose nodes got other labels or taints since that generation, one after the other, while they are few.
-    relabeled: Vec<PlaceId>,
-    /// The leaves that came or went since then, one after the other, while they are few.
-    spliced: Vec<Splice>,
-    /// Laid out when a placement needs it, until too many leaves have come or gone.
+    /// The leaves whose nodes got other labels or taints.
+    relabeled: Latest<PlaceId>,
+    /// The leaves that came or went.
+    spliced: Latest<Splice>,
+    /// Laid out when a placement needs it, until many leaves have come or gone before the next one needs it.
     layout: OnceLock<Layout>,
+    read: Read,
 }
 
 impl Tree {
@@ -69,9 +79,10 @@ impl Tree {
             node_labels: flavor.node_labels.clone(),
             leaves: BTreeMap::new(),
             generation: 0,
-            relabeled: Vec::new(),
-            spliced: Vec::new(),
+            relabeled: Latest::default(),
+            spliced: Latest::default(),
             layout: OnceLock::new(),
+            read: Read::default(),
         }
     }
 
@@ -83,8 +94,6 @@ impl Tree {
     /// Results about it may be out of date.
     pub(crate) fn outdate(&mut self, generation: u64) {
         self.generation = generation;
-        self.relabeled.clear();
-        self.spliced.clear();
     }
 
     /// All of it is going to change.
@@ -92,23 +101,20 @@ impl Tree {
         drop(self.layout.take());
     }
 
-    /// A node got other labels or taints, which matter if nodes are the lowest domains. Returns whether there were too many of these changes, so that
-    /// the tree is out of date.
-    pub(crate) fn relabel(&mut self, place: PlaceId) -> bool {
-        if !self.has_hosts() {
-            return false;
+    /// A node got other labels or taints, which matter if nodes are the lowest domains.
+    pub(crate) fn relabel(&mut self, place: PlaceId) {
+        if self.has_hosts() {
+            self.relabeled.push(place);
         }
-        self.relabeled.push(place);
-        self.relabeled.len() > MOST_RELABELED
     }
 
-    /// The leaves whose nodes got other labels or taints since its generation began, one after the other.
-    pub(crate) fn relabeled(&self) -> &[PlaceId] {
+    /// The leaves whose nodes got other labels or taints, one after the other.
+    pub(crate) fn relabeled(&self) -> &Latest<PlaceId> {
         &self.relabeled
     }
 
-    /// The leaves that came or went since its generation began, one after the other.
-    pub(crate) fn spliced(&self) -> &[Splice] {
+    /// The leaves that came or went, one after the other.
+    pub(crate) fn spliced(&self) -> &Latest<Splice> {
         &self.spliced
     }
 
@@ -175,13 +181,13 @@ impl Tree {
     fn splice(&mut self, change: impl FnOnce(&mut Layout) -> Option<Splice>) -> bool {
         // What is not laid out was outdated before, and nothing is known of it.
         let Some(layout) = self.layout.get_mut() else { return false };
-        let splice = if self.spliced.len() < MOST_SPLICED { change(layout) } else { None };
-        let is_outdated = splice.is_none();
-        self.spliced.extend(splice);
-        if is_outdated {
+        let unread = self.spliced.end().saturating_sub(*self.read.0.get_mut());
+        let Some(splice) = (if unread < MOST_SPLICED { change(layout) } else { None }) else {
             self.forget_layout();
-        }
-        is_outdated
+            return true;
+        };
+        self.spliced.push(splice);
+        false
     }
 
     /// Whether a node is alone in a leaf, which stays for it while it takes no pods: of domains above nodes the sum changes instead.
@@ -227,6 +233,7 @@ impl Tree {
 
     /// Its domains, laid out.
     pub(crate) fn layout(&self) -> &Layout {
+        self.read.0.store(self.spliced.end(), Ordering::Relaxed);
         self.layout.get_or_init(|| self.laid_out())
     }
 

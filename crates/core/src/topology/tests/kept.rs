@@ -158,7 +158,7 @@ fn twenty_refused_shapes_that_are_asked_for_in_turn_are_counted_and_searched_onc
 }
 
 /// How many searches were made, and how many leaves were counted.
-fn work(world: &World) -> (u64, u64) {
+pub(super) fn work(world: &World) -> (u64, u64) {
     world.usage.searched()
 }
 
@@ -183,7 +183,7 @@ fn other_node(name: &str, cpu: i64) -> NodeSpec {
 }
 
 /// A world in which racks of 8 cpus are all that there is, and 12 pods that need one rack were refused.
-fn refused() -> (World, Pods, String) {
+pub(super) fn refused() -> (World, Pods, String) {
     let mut world = world_of(&LEVELS);
     other_flavor(&mut world);
     for at in 0..4 {
