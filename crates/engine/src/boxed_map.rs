@@ -64,15 +64,12 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
         self.order.iter().map(|key| (key, &self[key]))
     }
 
-    /// All entries with their positions, which hold until the next change.
-    pub fn iter_with_positions(&self) -> impl Iterator<Item = (usize, &K, &V)> {
-        self.order.iter().filter_map(|key| {
-            let (position, key, value) = self.values.get_full(key)?;
-            Some((position, key, &**value))
-        })
+    /// An entry with its position and the stored key.
+    pub fn get_full(&self, key: &K) -> Option<(usize, &K, &V)> {
+        self.values.get_full(key).map(|(position, key, value)| (position, key, &**value))
     }
 
-    /// The position of an entry, below [`BoxedMap::len`].
+    /// The position of an entry, below [`BoxedMap::len`]. It holds until the next change.
     pub fn position(&self, key: &K) -> Option<usize> {
         self.values.get_index_of(key)
     }
@@ -124,8 +121,11 @@ mod tests {
         map.values_mut().for_each(|value| *value += 1);
         assert_eq!(map.after(Some(&1)).collect::<Vec<_>>(), [(&3, &31)]);
         assert_eq!((map.len(), map.keys().count()), (2, 2));
-        let positions: Vec<_> = map.iter_with_positions().map(|(at, key, _)| (Some(at), *key)).collect();
-        assert_eq!(positions, [(map.position(&1), 1), (map.position(&3), 3)]);
-        assert!(positions.iter().all(|(at, _)| at.is_some_and(|at| at < 2)));
+        for key in [1, 3] {
+            let (position, known, value) = map.get_full(&key).unwrap();
+            assert_eq!((Some(position), *known, *value), (map.position(&key), key, map[&key]));
+            assert!(position < 2);
+        }
+        assert_eq!(map.get_full(&2), None);
     }
 }

@@ -63,6 +63,7 @@ impl Engine {
         compare("pods that are being deleted", fresh.leaving == self.world.leaving);
         compare("jobs by UID", fresh.job_by_uid == self.world.job_by_uid);
         compare("jobs by controller", fresh.children == self.world.children);
+        differences.extend(self.world.audit_watched(&fresh));
         for (key, entry) in self.world.workloads.iter() {
             if entry.open.is_some_and(|id| !self.outbox.open().any(|(known, _)| known == id)) {
                 differences.push(format!("workload {key} waits for an answer that cannot come"));

@@ -99,6 +99,8 @@ pub struct Work {
     pub hotswap_steps: u64,
     /// Looks at all nodes and displaced work.
     pub hotswap_looks: u64,
+    /// Workloads that these looks visited.
+    pub hotswap_workloads: u64,
 }
 
 /// What is known of the status writes of one queue, cohort, flavor or check.

@@ -15,6 +15,7 @@ pub(crate) mod capacity;
 pub(crate) mod cut;
 pub(crate) mod decide;
 pub(crate) mod displaced;
+pub(crate) mod exclusive;
 pub(crate) mod found;
 pub(crate) mod health;
 pub(crate) mod matching;
@@ -31,6 +32,7 @@ pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod snapshot;
 pub(crate) mod state;
+pub(crate) mod watched;
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -51,8 +53,10 @@ const NODES_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 /// What is another way with a node than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeChange {
-    /// Nothing that a look finds while nothing is wrong: taints, labels of other software, resources of no queue.
+    /// Nothing that the last look read: labels of other software, and without displaced pods taints and resources of no queue.
     Other,
+    /// What the last look read to find nodes for displaced pods.
+    Search,
     /// What it has for pods.
     Amounts,
     /// Something that matters to work that starts, too: see [`Engine::says_otherwise_what_to_avoid`].
@@ -72,13 +76,23 @@ impl Engine {
         (before, had): (&slim::Node, Option<&Allocatable>),
         (after, has): (&slim::Node, Option<&Allocatable>),
     ) -> NodeChange {
+        fn value<'n>(node: &'n slim::Node, key: &str) -> Option<&'n String> {
+            node.metadata.labels.as_ref()?.get(key)
+        }
         if self.says_otherwise_what_to_avoid(before, after) {
             return NodeChange::Avoid;
         }
         let amount = |of: Option<&Allocatable>, resource: &Name| of.and_then(|of| of.get(resource).copied());
         let differs = |resource: &Name| amount(had, resource) != amount(has, resource);
         let mut counted = self.hotswap.flavors.values().flatten();
-        if counted.any(differs) { NodeChange::Amounts } else { NodeChange::Other }
+        if counted.any(differs) {
+            return NodeChange::Amounts;
+        }
+        let Some(labels) = &self.hotswap.selected_by else { return NodeChange::Other };
+        let is_read = before.taints != after.taints
+            || had != has
+            || labels.iter().any(|key| value(before, key) != value(after, key));
+        if is_read { NodeChange::Search } else { NodeChange::Other }
     }
 
     /// A node came, changed or went.
@@ -86,13 +100,14 @@ impl Engine {
         if change == NodeChange::Avoid {
             self.hotswap.nodes_to_avoid.take();
         }
+        if change == NodeChange::Other && self.hotswap.evaluated_at.is_some() {
+            return;
+        }
         if self.hotswap.planned.is_pending() {
             // The plan may be wrong by now.
             return self.hotswap_again();
         }
-        if change != NodeChange::Other || !self.hotswap_is_calm() {
-            self.hotswap_within(NODES_INTERVAL);
-        }
+        self.hotswap_within(NODES_INTERVAL);
     }
 
     /// Whether the last look found nothing wrong, so that only the limits of flavors and what to avoid came of it.
@@ -143,7 +158,7 @@ impl Engine {
 
     /// A Workload is going to be evicted for its nodes: the room of a JobSet is kept from then on.
     pub(crate) fn hotswap_keeps_room(&mut self, key: &WorkloadKey) {
-        let jobset = || self.world.workloads.get(key).and_then(|entry| self.jobset_of(key, entry));
+        let jobset = || self.world.workloads.get(key).and_then(|entry| self.world.jobset_of(key, entry));
         if !self.hotswap.flavors.is_empty() && jobset().is_some() {
             self.hotswap_again();
         }

@@ -5,6 +5,7 @@ mod owners;
 mod pod_index;
 mod pods;
 mod present;
+mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -21,6 +22,7 @@ use crate::effect::EffectId;
 use crate::external::parents::ExternalParents;
 use crate::hotswap::asks::Asks;
 use crate::hotswap::pod::{Allocatable, Pod, PodKey};
+use crate::hotswap::watched::Watched;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
 use crate::ingest::topology;
@@ -229,6 +231,8 @@ pub(crate) struct World {
     pub children: BTreeMap<Name, BTreeSet<JobKey>>,
     /// Jobs by the prebuilt Workload that they name.
     pub awaiting: BTreeMap<WorkloadKey, BTreeSet<JobKey>>,
+    /// The Workloads that looks at the nodes visit.
+    pub watched: Watched,
     no_limits: LimitSummary,
     /// [`WorkloadEntry::asks`] may be out of date.
     pub asks_are_stale: bool,
@@ -339,6 +343,7 @@ impl World {
             index(&mut self.by_owner, owner, key.clone());
         }
         index(&mut self.by_queue, queue, key.clone());
+        self.watch(key);
     }
 
     /// Takes a Workload out.
@@ -348,17 +353,20 @@ impl World {
             unindex(&mut self.by_owner, owner, key);
         }
         unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
+        self.watch(key);
         Some(entry)
     }
 
     /// Puts a job in.
     pub fn put_job(&mut self, view: Arc<JobView>) {
         let key = JobKey::of(&view.job);
+        let before = self.jobs.get(&key).map(|entry| Arc::clone(&entry.view));
         if let Some(old) = self.take_job_indexes(&key)
             && old != view.job.uid
         {
             self.jobs.remove(&key);
         }
+        let after = Arc::clone(&view);
         self.job_by_uid.insert(Arc::clone(&view.job.uid), key.clone());
         if let Some(owner) = &view.controller {
             index(&mut self.children, Name::from(owner.uid.as_str()), key.clone());
@@ -392,6 +400,7 @@ impl World {
             };
             self.jobs.insert(key, entry);
         }
+        self.watch_job(before.as_deref(), Some(&after));
     }
 
     /// Removes a job from the indexes and gives its UID.
@@ -413,7 +422,9 @@ impl World {
     /// Takes a job out.
     pub fn take_job(&mut self, key: &JobKey) -> Option<JobEntry> {
         self.take_job_indexes(key)?;
-        self.jobs.remove(key)
+        let entry = self.jobs.remove(key)?;
+        self.watch_job(Some(&entry.view), None);
+        Some(entry)
     }
 
     /// Workloads that a job controls, oldest first. Those in other namespaces only claim to be controlled.

@@ -65,6 +65,7 @@ fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
         evaluations: after.evaluations - before.evaluations,
         hotswap_steps: after.hotswap_steps - before.hotswap_steps,
         hotswap_looks: after.hotswap_looks - before.hotswap_looks,
+        hotswap_workloads: after.hotswap_workloads - before.hotswap_workloads,
         placement_searches: after.placement_searches - before.placement_searches,
         counted_domains: after.counted_domains - before.counted_domains,
         freed_queues: after.freed_queues - before.freed_queues,

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
-use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_core::{Amount, WorkloadKey};
 
@@ -13,20 +12,11 @@ use super::snapshot::{Asked, SeenWorkload, Snapshot};
 use crate::engine::Engine;
 use crate::ingest::requests::per_pod;
 use crate::ingest::workload::effective_count;
-use crate::world::WorkloadEntry;
 
 /// The number of templates whose pods' requests are kept during a look: the latest ones.
 const MOST_ASKED: usize = 8;
 
 impl Engine {
-    /// The JobSet of a Workload.
-    pub(super) fn jobset_of(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Option<&JobView> {
-        let job = self.world.job_by_uid.get(entry.owner.as_ref()?)?;
-        // A job of another namespace is only claimed.
-        let own = job.namespace == key.namespace && job.kind.integration().exclusive_topology.is_some();
-        Some(&self.world.jobs.get(job).filter(|_| own)?.view)
-    }
-
     /// What the pods of a Workload ask for.
     pub(super) fn asks<'a>(&self, workload: &SeenWorkload<'a>, snapshot: &Snapshot<'_>) -> &'a Asks {
         let entry = workload.entry;

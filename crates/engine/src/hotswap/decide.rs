@@ -10,13 +10,14 @@ use sluice_core::{Amount, FreeCapacity, Name, NodeGroups, WorkloadKey};
 use super::capacity::{self, FlavorNodes};
 use super::cut::CutSearch;
 use super::displaced::DisplacedWorkload;
+use super::exclusive::{exclusive_in, exclusive_labels, takes_groups};
 use super::found::FoundCapacity;
 use super::health::Health;
 use super::needs::given;
 use super::planned::Move;
 use super::scope::Scope;
 use super::search::{Gone, Search};
-use super::snapshot::{SeenWorkload, Snapshot, exclusive_in, exclusive_labels, takes_groups};
+use super::snapshot::{SeenWorkload, Snapshot};
 use super::state::{NodesToAvoid, NotFound, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
@@ -51,6 +52,10 @@ pub(super) struct Evaluation {
     pub searched: bool,
     /// Nodes and Workloads that the search has looked at.
     pub steps: u64,
+    /// How many Workloads the look has visited.
+    visited: u64,
+    /// The labels of nodes by which displaced pods and the core select them; none if no nodes were looked for.
+    selected_by: Option<BTreeSet<String>>,
     /// Which nodes new work is steered away from.
     nodes_to_avoid: NodesToAvoid,
     /// The queues whose JobSets take whole groups of nodes.
@@ -77,7 +82,10 @@ impl Engine {
             return;
         }
         self.forget_stale_asks();
+        self.world.watch_less();
         let mut evaluation = self.evaluate(&scope);
+        self.work.hotswap_workloads += evaluation.visited;
+        self.hotswap.selected_by = evaluation.selected_by.take();
         if !self.listed.contains(&Kind::Pod) || !self.listed.contains(&Kind::Node) {
             // Not everything was seen yet: no Workload is admitted to these nodes, and none is evicted.
             evaluation.actions.clear();
@@ -136,7 +144,8 @@ impl Engine {
     fn evaluate(&self, scope: &Scope) -> Evaluation {
         let snapshot = Snapshot::of(self, self.now);
         let jobsets = snapshot.workloads.iter().filter_map(|one| Some((one.key, one.entry, one.jobset?)));
-        let users = self.exclusive_users(jobsets);
+        let mut users = self.exclusive_users(jobsets);
+        users.extend(self.users_to_come());
         let labels = self.exclusive_labels(scope, &users);
         let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
@@ -144,6 +153,7 @@ impl Engine {
         let mut evaluation = Evaluation {
             nodes_to_avoid: NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced),
             users,
+            visited: u64::try_from(snapshot.workloads.len()).unwrap_or(u64::MAX),
             ..Evaluation::default()
         };
         let misses = |key: &WorkloadKey| {
@@ -184,6 +194,12 @@ impl Engine {
         };
         evaluation.concerned.extend(moved.iter().map(|at| snapshot.workloads[at].key.clone()));
         self.list_lost(&displaced, &moved, scope, &snapshot, &mut evaluation);
+        evaluation.selected_by = snapshot.selected_by();
+        if let Some(labels) = &mut evaluation.selected_by {
+            // The domains that the core assigns.
+            let levels = self.world.topologies.values().flat_map(|topology| &topology.spec.levels);
+            labels.extend(levels.map(|level| level.node_label.clone()));
+        }
         self.limit(scope, &snapshot, &labels, &groups, &mut evaluation);
         evaluation
     }
@@ -276,7 +292,7 @@ impl Engine {
         labels.into_iter().map(|label| capacity::groups_by(label, snapshot, &self.config.hotswap)).collect()
     }
 
-    /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
+    /// Of these Workloads, the ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.
     pub(super) fn exclusive_users<'a>(
         &'a self,
         jobsets: impl Iterator<Item = (&'a WorkloadKey, &'a WorkloadEntry, &'a JobView)>,
@@ -299,9 +315,17 @@ impl Engine {
         users
     }
 
+    /// The same of the Workloads that wait.
+    fn users_to_come(&self) -> impl Iterator<Item = (Name, String)> {
+        self.world.watched.awaited().filter_map(|(queue, label)| {
+            let queue = self.world.local_queues.get(queue)?.spec.cluster_queue.as_deref()?;
+            Some((Name::from(queue), label.clone()))
+        })
+    }
+
     /// The same for one Workload.
     pub(super) fn exclusive_use(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Vec<(Name, String)> {
-        let labels = self.jobset_of(key, entry).map(exclusive_in).unwrap_or_default();
+        let labels = self.world.jobset_of(key, entry).map(exclusive_in).unwrap_or_default();
         let queue = if labels.is_empty() { None } else { self.queue_for(key, entry) };
         let labels = labels.iter();
         queue

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_core::{FreeCapacity, Name, NodeSet, WorkloadKey};
 
 use super::health::Health;
@@ -14,8 +14,10 @@ use super::pod::Pod;
 use super::scope::Scope;
 use super::snapshot::{SeenWorkload, Snapshot};
 use crate::engine::Engine;
-use crate::ingest::workload::{effective_count, effective_priority, is, on_hold, queue_order, reserved};
-use crate::world::{Decision, WorkloadEntry};
+use crate::ingest::workload::{
+    effective_count, effective_priority, is, on_hold, queue_order, reserved, was_evicted_for_nodes,
+};
+use crate::world::WorkloadEntry;
 
 /// The order in which displaced Workloads are handled: priority, place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,9 +60,7 @@ pub(crate) struct DisplacedWorkload<'a> {
 /// Whether its last eviction was for failing nodes and it has not run since, or it will be evicted for them as soon as that can be
 /// written.
 pub(super) fn for_nodes(entry: &WorkloadEntry) -> bool {
-    let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());
-    evicted.is_some_and(|c| c.status == "True" && c.reason == reason::NODE_FAILURES)
-        || matches!(entry.decision.as_deref(), Some(Decision::Evict(why, _)) if why.reason == reason::NODE_FAILURES)
+    was_evicted_for_nodes(entry.status()) || entry.is_evicted_for_nodes()
 }
 
 impl Engine {

@@ -1,5 +1,6 @@
 //! What the pods of a Workload need of nodes: how much, which nodes, and whether they need whole groups of nodes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -105,6 +106,7 @@ impl Engine {
                 let terms = affinity(template.node_affinity());
                 NodeTerms {
                     selection: json!([template.node_selector, class, template.node_affinity()]).to_string(),
+                    labels: selected_by(template, class),
                     selects: move |node: &slim::Node| {
                         has_labels(node, &flavor.spec.node_labels)
                             && has_labels(node, &template.node_selector)
@@ -157,6 +159,13 @@ impl Engine {
         }
         claim
     }
+}
+
+/// The keys of the labels by which pods select nodes: `class` are those of their RuntimeClass.
+fn selected_by(template: &slim::PodTemplate, class: Option<&BTreeMap<String, String>>) -> Vec<String> {
+    let own = template.node_selector.keys().chain(class.into_iter().flat_map(BTreeMap::keys));
+    let terms = template.node_affinity().iter().flat_map(|term| &term.match_expressions).flatten();
+    own.chain(terms.map(|expression| &expression.key)).cloned().collect()
 }
 
 /// The flavor in scope that each pod set was given.

@@ -12,11 +12,12 @@ use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::{Amount, Name, NodeSet, WorkloadKey};
 
 use super::asks::SetAsks;
+use super::exclusive::exclusive_labels;
 use super::health::{self, Health};
 use super::matching::has_labels;
 use super::pod::{Allocatable, Pod};
 use crate::engine::Engine;
-use crate::ingest::workload::{is, reserved};
+use crate::ingest::workload::{holds_quota, is};
 use crate::world::{Decision, WorkloadEntry};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 
@@ -64,9 +65,9 @@ pub(crate) struct SeenWorkload<'a> {
 pub(crate) struct Snapshot<'a> {
     /// The nodes, by name.
     pub nodes: Vec<SeenNode<'a>>,
-    /// The Workloads, by name.
+    /// The Workloads that hold quota or were evicted for their nodes, by name.
     pub workloads: Vec<SeenWorkload<'a>>,
-    /// By the position of a Workload in the world: its number here.
+    /// By the position of a Workload in the world: one more than its number here; 0 if it has none.
     numbers: Vec<usize>,
     /// The pods without a Workload of these.
     pub others: Vec<SeenPod<'a>>,
@@ -80,6 +81,8 @@ pub(crate) struct Snapshot<'a> {
     alike: RefCell<BTreeMap<Alike, Usable>>,
     /// Which nodes have the same taints.
     taints: OnceCell<Taints>,
+    /// The labels by which pods that look for nodes select them; none if no pods did.
+    selected_by: RefCell<Option<BTreeSet<String>>>,
 }
 
 /// Pods that may be on the same nodes: their flavor, the nodes that they select, and by kind of taints whether they tolerate them.
@@ -125,6 +128,8 @@ impl Taints {
 pub(crate) struct NodeTerms<S, T> {
     /// Equal for pods that select the same nodes.
     pub selection: String,
+    /// The keys of the labels by which they select nodes.
+    pub labels: Vec<String>,
     /// Whether they select a node, whatever taints it has.
     pub selects: S,
     /// Whether they tolerate the taints of a node.
@@ -154,11 +159,6 @@ pub(crate) struct Usable {
 /// Whether what a Workload asks for is counted as quota, so that its pods are not to be counted again.
 pub(crate) fn holds(entry: &WorkloadEntry) -> bool {
     holds_quota(entry.status())
-}
-
-/// The same for a status.
-fn holds_quota(status: &WorkloadStatus) -> bool {
-    reserved(status) && !is(status, Type::Finished)
 }
 
 /// Whether a Workload was evicted, or will be as soon as that can be written, and still holds its quota.
@@ -208,13 +208,13 @@ impl<'a> Snapshot<'a> {
         let mut snapshot = Self::of_nodes(engine, now);
         let world = &engine.world;
         snapshot.numbers = vec![0; world.workloads.len()];
-        snapshot.workloads.reserve(world.workloads.len());
-        for (position, key, entry) in world.workloads.iter_with_positions() {
-            snapshot.numbers[position] = snapshot.workloads.len();
-            let jobset = engine.jobset_of(key, entry);
+        for key in world.watched.visited() {
+            let Some((position, key, entry)) = world.workloads.get_full(key) else { continue };
+            let jobset = world.jobset_of(key, entry);
             let (holds, leaves) = (holds(entry), leaves(entry));
             let pods = Vec::new();
             snapshot.workloads.push(SeenWorkload { key, entry, jobset, holds, leaves, pods });
+            snapshot.numbers[position] = snapshot.workloads.len();
         }
         // The pods of a job are consecutive.
         let mut last: Option<(&Name, &Pod, Vec<usize>)> = None;
@@ -271,7 +271,7 @@ impl<'a> Snapshot<'a> {
 
     /// The number of a Workload of the engine that was seen.
     pub fn number(&self, engine: &Engine, key: &WorkloadKey) -> Option<usize> {
-        self.numbers.get(engine.world.workloads.position(key)?).copied()
+        self.numbers.get(engine.world.workloads.position(key)?)?.checked_sub(1)
     }
 
     /// The nodes of a flavor: those with its labels.
@@ -297,7 +297,8 @@ impl<'a> Snapshot<'a> {
         if let Some(known) = self.usable.borrow().get(&sought) {
             return known.clone();
         }
-        let NodeTerms { selection, selects, tolerates } = terms();
+        let NodeTerms { selection, labels, selects, tolerates } = terms();
+        self.selected_by.borrow_mut().get_or_insert_default().extend(labels);
         let taints = self.taints.get_or_init(|| Taints::of(&self.nodes));
         let tolerated = taints.examples.iter().map(|node| tolerates(self.nodes[*node].node));
         let alike: Alike = (Name::clone(flavor), selection, tolerated.collect::<Vec<_>>());
@@ -314,6 +315,11 @@ impl<'a> Snapshot<'a> {
         usable
     }
 
+    /// The labels by which pods that look for nodes select them; `None`: no pods did, so that neither labels nor taints made a difference.
+    pub fn selected_by(&self) -> Option<BTreeSet<String>> {
+        self.selected_by.borrow().clone()
+    }
+
     /// The health of the node with this number; a deleted node is not healthy.
     pub fn health_at(&self, node: Option<usize>) -> Health {
         node.map_or(Health::Unhealthy, |node| self.nodes[node].health)
@@ -323,21 +329,6 @@ impl<'a> Snapshot<'a> {
     pub fn health(&self, node: &str) -> Health {
         self.health_at(self.node(node))
     }
-}
-
-/// Whether a JobSet takes whole groups of nodes.
-pub(super) fn takes_groups(view: &JobView) -> bool {
-    view.pod_sets.iter().any(|set| set.exclusive_topology.is_some())
-}
-
-/// The labels by which a JobSet takes whole groups of nodes.
-pub(super) fn exclusive_in(view: &JobView) -> BTreeSet<&str> {
-    exclusive_labels(view).collect()
-}
-
-/// The same, one for each such pod set.
-pub(super) fn exclusive_labels(view: &JobView) -> impl Iterator<Item = &str> {
-    view.pod_sets.iter().filter_map(|set| Some(set.exclusive_topology.as_ref()?.key.as_str()))
 }
 
 /// An amount as an exact number.
@@ -370,6 +361,7 @@ mod tests {
         let usable = |tolerated: &[&str]| {
             let terms = || NodeTerms {
                 selection: String::new(),
+                labels: Vec::new(),
                 selects: move |_: &slim::Node| {
                     looked.set(looked.get() + 1);
                     true

@@ -45,6 +45,8 @@ pub(crate) struct HotswapState {
     pub(super) degraded: bool,
     /// The Workloads whose every change matters at once: displaced ones, their victims, and those with pods on nodes that do not count.
     pub(super) concerned: BTreeSet<WorkloadKey>,
+    /// The labels of nodes that the last look read to find nodes for displaced pods; none if it looked for none.
+    pub(super) selected_by: Option<BTreeSet<String>>,
     /// The flavors in scope at the last look, with the resources that queues have quota of.
     pub(super) flavors: BTreeMap<Name, BTreeSet<Name>>,
     /// What was known about nodes at the last look, or at a start after nodes, flavors or queues have changed since.

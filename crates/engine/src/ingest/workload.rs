@@ -196,6 +196,17 @@ pub(crate) fn reserved(status: &WorkloadStatus) -> bool {
     status.admission.is_some() && conditions::is_true(&status.conditions, Type::QuotaReserved.as_str())
 }
 
+/// Whether what a workload asks for is counted as quota.
+pub(crate) fn holds_quota(status: &WorkloadStatus) -> bool {
+    reserved(status) && !is(status, Type::Finished)
+}
+
+/// Whether the last eviction was for failing nodes, and the workload has not run since.
+pub(crate) fn was_evicted_for_nodes(status: &WorkloadStatus) -> bool {
+    let evicted = conditions::find(&status.conditions, Type::Evicted.as_str());
+    evicted.is_some_and(|c| c.status == "True" && c.reason == reason::NODE_FAILURES)
+}
+
 /// Whether a condition of a workload is true.
 pub(crate) fn is(status: &WorkloadStatus, type_: Type) -> bool {
     conditions::is_true(&status.conditions, type_.as_str())

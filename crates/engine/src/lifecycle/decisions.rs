@@ -151,7 +151,11 @@ impl Engine {
             self.outbox.withdraw_report(open);
         }
         self.reported(key);
-        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        if matches!(entry.decision.as_deref(), Some(Decision::Evict(..))) {
+            self.world.watch_held(key);
+        }
+        let Some(entry) = self.world.workloads.get(key) else { return };
         // Nodes are found repeatedly: assignments that could not be written wait for their turn.
         let waits =
             matches!(entry.decision.as_deref(), Some(Decision::Place(..))) && entry.retry.waits(self.now);

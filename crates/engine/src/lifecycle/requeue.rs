@@ -107,11 +107,10 @@ impl Engine {
         status: &serde_json::Value,
         next: sluice_api::v1beta2::WorkloadStatus,
     ) {
-        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let Some(entry) = self.world.workloads.get(key) else { return };
         let body = strict_patch(&entry.object, json!({ "status": status }));
         let write = Write::MergePatch { subresource: Some("status"), body };
         let id = self.outbox.write(workload_ref(key), purpose, write, Vec::new());
-        entry.open = Some(id);
-        entry.assumed = Some(Box::new(next));
+        self.world.assume(key, id, next);
     }
 }

@@ -213,10 +213,7 @@ impl Engine {
             strict_patch(&entry.object, json!({"status": {"admissionChecks": next.admission_checks}}));
         let write = Write::MergePatch { subresource: Some("status"), body: patch };
         let id = self.outbox.write(workload_ref(key), Purpose::SyncChecks, write, then);
-        if let Some(entry) = self.world.workloads.get_mut(key) {
-            entry.open = Some(id);
-            entry.assumed = Some(Box::new(next));
-        }
+        self.world.assume(key, id, next);
     }
 
     /// Stopped, terminating and missing queues (docs/reference/06-algorithm.md 6.18); says whether it wrote.

@@ -49,8 +49,7 @@ impl Engine {
         if purpose == Purpose::ReserveQuota {
             self.outbox.reserves(id, self.now);
         }
-        entry.open = Some(id);
-        entry.assumed = Some(Box::new(next));
+        self.world.assume(key, id, next);
     }
 
     /// Applies a part of the status under a manager of its own.
@@ -65,7 +64,7 @@ impl Engine {
         if self.is_known_in_part(key) {
             return;
         }
-        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let Some(entry) = self.world.workloads.get(key) else { return };
         let body = match purpose {
             Purpose::Reclaim => body::reclaimable_pods(&entry.object, &next),
             Purpose::Replacement => body::condition(&entry.object, &next, Type::WaitingForReplacementPods),
@@ -73,8 +72,7 @@ impl Engine {
         };
         let write = Write::Apply { subresource: Some("status"), field_manager, body };
         let id = self.outbox.write(workload_ref(key), purpose, write, then);
-        entry.open = Some(id);
-        entry.assumed = Some(Box::new(next));
+        self.world.assume(key, id, next);
     }
 
     /// Whether a part of a Workload's status may have been left out: no status is made of what is left, which would take the rest away.

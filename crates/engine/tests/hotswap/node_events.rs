@@ -123,6 +123,70 @@ fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
     assert_eq!(few, costs(160), "among many nodes");
 }
 
+/// How many looks a label of other software, a taint and an amount of a resource without quota cause, each on a node that is well.
+fn looks(bed: &mut Bed) -> [u64; 3] {
+    let well = bed.nodes_of(&["b"]).remove(0);
+    let looks = |bed: &mut Bed, happens: &dyn Fn(&mut Bed)| cost(bed, happens)[3];
+    [
+        looks(bed, &|bed| bed.c.api.edit(&well, &json!({"metadata": {"labels": {"seen": "1"}}}))),
+        looks(bed, &|bed| {
+            let taint = json!({"key": "other", "value": "x", "effect": "PreferNoSchedule"});
+            bed.c.api.edit(&well, &json!({"spec": {"taints": [taint]}}));
+        }),
+        looks(bed, &|bed| bed.c.api.edit_status(&well, |status| status["allocatable"]["pods"] = json!("64"))),
+    ]
+}
+
+#[test]
+fn while_a_node_is_lost_only_what_displaced_pods_read_of_other_nodes_causes_a_look() {
+    let mut bed = Bed::new();
+    bed.pools(&["a", "b"], 4);
+    bed.page_queue(1_000);
+    bed.settle();
+    bed.fail(&["a"]);
+    bed.c.advance(60);
+    assert_eq!(looks(&mut bed), [0, 0, 0], "nothing runs there");
+    let mut bed = Bed::new();
+    bed.pools(&["a", "b"], 4);
+    bed.page_queue(1_000);
+    bed.jobset("j", "q", "high", 2);
+    bed.settle();
+    bed.pass(5);
+    assert!(bed.runs("j"));
+    bed.fail(&["a"]);
+    bed.pass(60);
+    assert_eq!(looks(&mut bed), [0, 1, 1], "what is displaced may go there: {:?}", bed.evictions("j"));
+}
+
+#[test]
+fn work_that_waits_is_not_visited_by_a_look() {
+    let seen = |waiting: usize| {
+        let mut bed = world(40);
+        for job in 0..waiting {
+            let wants = ["placed", "groups", "anywhere"][job % 3];
+            let name = format!("{wants}-{job}");
+            match wants {
+                "placed" => bed.placed_jobset(&name, "low", 8, 4),
+                "groups" => bed.sized_jobset(&name, "q", "low", 90, 4),
+                _ => bed.plain_jobset(&name, "low", 1_000, 4),
+            }
+        }
+        bed.c.settle();
+        bed.c.advance(1);
+        let free = bed.nodes_of(&["p0020"]).remove(0);
+        let before = bed.c.engine.work();
+        bed.ready(&free, "Unknown");
+        bed.c.settle();
+        let after = bed.c.engine.work();
+        let state = bed.c.engine.audit();
+        assert!(state.is_ok(), "{state:?}");
+        (after.hotswap_looks - before.hotswap_looks, after.hotswap_workloads - before.hotswap_workloads)
+    };
+    let few = seen(3);
+    assert_eq!(few, (1, 8), "those that run");
+    assert_eq!(seen(10_000), few);
+}
+
 #[test]
 fn work_that_starts_on_healthy_nodes_is_not_looked_at() {
     let mut bed = world(40);
