@@ -226,6 +226,11 @@ pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
     registry::of(kind).with_pods(pods)
 }
 
+/// How many indexes of a `batch/v1` Job failed for good (`backoffLimitPerIndex`): no other pods are made for them.
+pub fn failed_indexes(job: &Value) -> i64 {
+    job::failed_indexes(job)
+}
+
 /// Whether a Workload has unchanged copies of the pod templates of its job, so that both can be cut in the same way.
 pub fn copies_templates(kind: JobKind) -> bool {
     registry::of(kind).copies_templates()

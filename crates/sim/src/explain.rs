@@ -25,6 +25,7 @@ mod raised;
 mod refusals;
 mod refused;
 mod remedy;
+mod searched;
 mod started;
 mod subject;
 mod target;
@@ -185,9 +186,8 @@ impl Question<'_> {
         // A job that starts at once needs no remedy.
         if !starts_at_once {
             let forecast = explained.forecast.as_ref();
-            let helps: Vec<_> = explained.findings.iter().flat_map(|f| f.helps.clone()).collect();
-            explained.remedies =
-                self.remedies(simulation, target, decision, forecast, (&helps, &explained.topology))?;
+            let found = (&explained.findings[..], &explained.topology[..]);
+            explained.remedies = self.remedies(simulation, target, decision, forecast, found)?;
         }
         explained.incomplete = self.patience.is_over();
         Ok(())

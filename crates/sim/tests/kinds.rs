@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sluice_api::config::Configuration;
 use sluice_api::job::JobKind;
-use sluice_sim::explain::{Patience, Question, State};
+use sluice_sim::explain::{Advice, Patience, Question, Remedy, State};
 use sluice_sim::{File, JobRecord, Kind, Manifests, Options, Simulation, prepare, settings, whatif};
 
 /// The processors that every job may use.
@@ -204,7 +204,7 @@ fn a_job_of_every_kind_gets_nodes_of_its_topology() {
 }
 
 #[test]
-fn a_job_whose_pods_no_gate_holds_back_waits_for_a_flavor_without_a_topology() {
+fn a_job_whose_pods_no_gate_holds_back_runs_when_its_flavor_has_no_topology() {
     let mut waiting = Vec::new();
     for (kind, object) in all().into_iter().filter(|(kind, _)| !kind.integration().ungated.is_empty()) {
         let manifests = placed_world(&object);
@@ -214,6 +214,21 @@ fn a_job_whose_pods_no_gate_holds_back_waits_for_a_flavor_without_a_topology() {
         assert_eq!(answer.state, State::Waiting, "{kind:?}: {}", answer.text());
         let why = "nothing holds the pods of pod set main back until they have their nodes";
         assert!(answer.text().contains(why), "{kind:?}: {}", answer.text());
+        let advice = "give the queue a flavor without a topology";
+        let is_advised = |remedy: &Remedy| {
+            remedy.text.starts_with(advice) && remedy.advice == [Advice::UseFlavorWithoutTopology]
+        };
+        assert!(answer.remedies.iter().any(is_advised), "{kind:?}: {}", answer.text());
+        let mut simulation = prepare(&manifests, &BTreeMap::new(), of(&manifests)).unwrap();
+        simulation.advance(SignedDuration::from_secs(10)).unwrap();
+        let plain = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: plain}\n";
+        simulation.apply(&read(plain.to_owned()).objects[0]).unwrap();
+        let queue = read(queue(ENOUGH).replace("{name: f,", "{name: plain,"));
+        let groups = &queue.objects[0].object["spec"]["resourceGroups"];
+        let change = json!({"spec": {"resourceGroups": groups}});
+        simulation.patch("ClusterQueue", None, "q", &change).unwrap();
+        simulation.advance(SignedDuration::from_secs(10)).unwrap();
+        assert!(only(&simulation).admitted.is_some(), "{kind:?}: {:#?}", simulation.record().entries);
         waiting.push(kind.framework());
     }
     assert_eq!(waiting, ["argoproj.io/workflow", "kubevirt.io/virtualmachine"]);

@@ -50,8 +50,17 @@ fn usage(kubeconfig: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What `kubectl kueue report` says about a job: its events except for reasons to wait, and the job that preempted it.
-fn reported(kubeconfig: &Path, args: &[&str], job: &str) -> (Vec<String>, String) {
+/// What `kubectl kueue report` says about a job.
+struct Reported {
+    /// Its events except for reasons to wait.
+    events: Vec<String>,
+    /// The job that preempted it.
+    by: String,
+    /// Why it waited: reasons with their messages.
+    waits: Vec<String>,
+}
+
+fn reported(kubeconfig: &Path, args: &[&str], job: &str) -> Reported {
     let mut command = Command::new(plugin().unwrap());
     command.args(["report", "--since", "1h", "-o", "json"]).args(args);
     let output =
@@ -63,9 +72,34 @@ fn reported(kubeconfig: &Path, args: &[&str], job: &str) -> (Vec<String>, String
         line["job"].as_str().is_some_and(|name| name.starts_with(&format!("used/job-{job}-")))
     };
     let lines: Vec<_> = report["timeline"].as_array().unwrap().iter().filter(of).collect();
-    let events = lines.iter().map(|line| line["event"].as_str().unwrap().to_owned());
-    let by = lines.iter().find_map(|line| line["by"].as_str()).unwrap_or_default().to_owned();
-    (events.filter(|event| event != "waiting").collect(), by)
+    let (waits, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line["event"] == "waiting");
+    Reported {
+        events: others.iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect(),
+        by: others.iter().find_map(|line| line["by"].as_str()).unwrap_or_default().to_owned(),
+        waits: waits.iter().map(|line| why(line)).collect(),
+    }
+}
+
+/// The reason and the message of a line of a report, or of a condition.
+fn why(of: &Value) -> String {
+    format!("{}: {}", of["reason"].as_str().unwrap(), of["message"].as_str().unwrap())
+}
+
+/// Waits until the Workload of a job says why it is refused, and returns that.
+async fn refusal_of(plane: &ControlPlane, job: &str) -> String {
+    eventually(&format!("the refusal of {job}"), DEADLINE, || async {
+        let all = kubectl(plane, &["get", "workloads", "-n", "used", "-o", "json"]).await?;
+        let all: Value = serde_json::from_str(&all)?;
+        let own = |one: &&Value| {
+            one["metadata"]["name"].as_str().is_some_and(|name| name.starts_with(&format!("job-{job}-")))
+        };
+        let own = all["items"].as_array().into_iter().flatten().find(own);
+        let mut conditions = own.and_then(|own| own["status"]["conditions"].as_array()).into_iter().flatten();
+        let refused = conditions.find(|one| one["type"] == "QuotaReserved" && one["status"] == "False");
+        Ok(refused.map_or_else(|| Progress::NotYet(all.to_string()), |refused| Progress::Done(why(refused))))
+    })
+    .await
+    .unwrap()
 }
 
 /// Hours, hours that were evicted, and hours that are borrowed, or what is wrong.
@@ -249,6 +283,10 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     let before = takeovers(&plane).await;
     let urgent = trace_of(&leader, &follower, "urgent").await;
 
+    team.job("large", "lq", 3).await.unwrap();
+    let refusal = refusal_of(&plane, "large").await;
+    assert!(refusal.contains("insufficient quota for cpu in flavor used"), "{refusal}");
+
     // All jobs go: nothing runs, and files and API have the same hours.
     kubectl(&plane, &["delete", "jobs", "--all", "-n", "used"]).await.unwrap();
     team.wait_until_empty().await.unwrap();
@@ -265,10 +303,14 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
 
     // The day is reported once, from the API as from the files of both replicas.
     for source in [&[][..], &files] {
-        let (first, by) = reported(&admin, source, "first");
-        assert_eq!(first, ["submitted", "admitted", "preempted", "deleted"], "{source:?}");
-        assert!(by.starts_with("used/job-urgent-"), "{by}");
-        assert_eq!(reported(&admin, source, "urgent").0, ["submitted", "admitted", "deleted"], "{source:?}");
+        let first = reported(&admin, source, "first");
+        assert_eq!(first.events, ["submitted", "admitted", "preempted", "deleted"], "{source:?}");
+        assert!(first.by.starts_with("used/job-urgent-"), "{}", first.by);
+        let urgent = reported(&admin, source, "urgent").events;
+        assert_eq!(urgent, ["submitted", "admitted", "deleted"], "{source:?}");
+        let large = reported(&admin, source, "large");
+        assert_eq!(large.events, ["submitted", "deleted"], "{source:?}");
+        assert_eq!(large.waits.last(), Some(&refusal), "{source:?}: {:?}", large.waits);
     }
     let alice = plane.kubeconfig_for_service_account("used", "alice").await.unwrap();
     let why = figures(&usage(&alice, &[])).unwrap_err();

@@ -9,7 +9,7 @@ use sluice_api::journal::{Event, Line, Outcome, WorkloadLine};
 use sluice_engine::{Effect, EngineConfig, Input, Kind, Object, ObjectRef};
 
 use crate::model::build::job;
-use crate::model::{Api, Cluster, condition};
+use crate::model::{Api, Cluster, condition, reported};
 use crate::readiness::for_pods;
 
 /// A cluster with a journal, and one ClusterQueue of `cpu` processors in which the more important job preempts.
@@ -116,6 +116,23 @@ fn a_whole_life_is_written_down_with_its_reasons() {
     assert_eq!(seconds(&ledger), [50, 20, 20]);
     let place = ledger.places.values().next().unwrap();
     assert_eq!((place.borrowed, place.used * 64), (0, place.nominal * 50), "two for 32 s");
+}
+
+#[test]
+fn why_a_workload_is_refused_is_written_down_as_its_condition_says_it() {
+    let mut c = cluster("2");
+    add(&mut c, "large", 3, None);
+    c.advance(10);
+    let refusal = |line: WorkloadLine| match line.event {
+        Event::Pending(why) => Some(format!("False/{}: {}", why.reason, why.message)),
+        _ => None,
+    };
+    let said: Vec<String> = about(&c, "large").into_iter().filter_map(refusal).collect();
+    let condition = reported(&c.workload("large"), "QuotaReserved");
+    let why = "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously considered podsets \
+               requests (0) + current podset request (3) > maximum capacity (2)";
+    assert!(condition.ends_with(why), "{condition}");
+    assert_eq!(said.last(), Some(&condition), "{said:?}");
 }
 
 #[test]

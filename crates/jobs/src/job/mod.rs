@@ -225,6 +225,11 @@ fn reclaimable(spec: &Value, status: &Value, count: i32) -> Option<(String, i32)
     (free > 0).then(|| (labels::DEFAULT_POD_SET_NAME.to_owned(), object::saturated(free)))
 }
 
+/// The indexes that failed for good: no other pods are made for them.
+pub(crate) fn failed_indexes(job: &Value) -> i64 {
+    covered(&[job["status"]["failedIndexes"].as_str().unwrap_or_default()])
+}
+
 /// The number of indexes in at least one of these lists (`1,3-5`). A part that cannot be read has none.
 fn covered(lists: &[&str]) -> i64 {
     let mut intervals: Vec<(i64, i64)> = lists

@@ -1,4 +1,4 @@
-//! Changes that the API server refuses, for example because of an administrator's policy: they are repeated ever more rarely until the object or the
+//! Changes that the API server refuses, for example because of an administrator's policy: they are repeated less and less often until the object or the
 //! certificate is another one, and the object says why.
 
 use std::collections::BTreeMap;

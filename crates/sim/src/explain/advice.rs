@@ -117,6 +117,8 @@ advice! {
     FewerPodsOfThatSize,
     /// So much for each pod fits.
     SmallerPods,
+    /// So much for all pod sets fits.
+    SmallerInAll,
     /// Something could not be read.
     AskAgain,
     /// Pods of others must become ready.

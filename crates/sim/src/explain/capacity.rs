@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sluice_api::conditions::reason;
 use sluice_api::config::Hotswap;
-use sluice_core::{Amount, Name};
+use sluice_core::Amount;
 use sluice_engine::Kind;
 
 use super::MOST_LISTED;
@@ -13,6 +13,7 @@ use super::advice::Advice;
 use super::finding::{Code, Finding, Help, condition};
 use super::pods::is_own;
 use super::queues::{labels, shown};
+use super::searched::Searched;
 use super::view::View;
 use crate::json::text;
 use crate::record::show_amount;
@@ -35,22 +36,23 @@ pub(super) struct Lack {
     pub missing: Amount,
 }
 
-/// The finding that the healthy nodes of a flavor have no room for the pods of a pod set, with the number of pods and their requests in all.
+/// The finding that the healthy nodes of a flavor have no room for pods of these pod sets.
 pub(super) fn short(
     around: Around<'_>,
     workload: &Value,
-    (set, count, requests): (&str, i64, &[(Name, Amount)]),
+    of: &Searched<'_>,
     (flavor, lacks): (&str, &[Lack]),
 ) -> Finding {
+    let count = of.count();
     let without_room = |lack: &Lack| {
-        let total = requests.iter().find(|(resource, _)| **resource == *lack.resource);
-        let each = total.map_or(0, |(_, total)| total.get() / count);
+        let each = of.largest_pod(&lack.resource);
         let missing = lack.missing.get().max(1);
         if each <= 0 { count } else { missing / each + i64::from(missing % each != 0) }
     };
     let pods = lacks.iter().map(without_room).max().unwrap_or(count).clamp(1, count);
     let text = format!(
-        "the healthy nodes of flavor {flavor} have no room for {pods} of the {count} pod(s) of pod set {set}"
+        "the healthy nodes of flavor {flavor} have no room for {pods} of the {count} pod(s) of {}",
+        of.words()
     );
     let mut finding = Finding::new(Code::CapacityShort, text);
     for lack in lacks {

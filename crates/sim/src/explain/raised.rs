@@ -1,6 +1,6 @@
 //! More quota or a higher priority, as much as lets a job start: each is tried in the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use sluice_core::{Name, Refusal};
@@ -12,6 +12,7 @@ use super::patch::{Patch, patch_of};
 use super::preemption::nominal_amount;
 use super::remedy::{Remedy, Tried, refusals_of};
 use super::target::Target;
+use super::too_large::{Largest, Limits};
 use super::{ExplainError, Question};
 use crate::record::show_amount;
 use crate::simulation::Simulation;
@@ -21,6 +22,7 @@ use crate::simulation::Simulation;
 const MOST_ROUNDS: usize = 6;
 
 /// Quota of a resource of a flavor that a job lacks, in the unit of its [`Amount`].
+#[derive(Clone)]
 struct Lack {
     flavor: Name,
     resource: Name,
@@ -118,35 +120,92 @@ fn words(lacks: &[Lack]) -> String {
     each.collect::<Vec<_>>().join(" and ")
 }
 
+/// More quota that was tried: in words, as a patch, and what came of it.
+struct With {
+    lacks: Vec<Lack>,
+    text: String,
+    patch: Patch,
+    tried: Tried,
+    after: Option<Simulation>,
+}
+
 impl Question<'_> {
     /// As much more nominal quota of its own queue as a job needs to start, beginning with what is missing of one flavor: all its resources at once.
+    /// Adds how large the job may be without more, if it is too large.
     pub(super) fn more_quota(
         &self,
         simulation: &Simulation,
         target: &Target,
-        flavor: &Name,
-        refusals: &[&Refusal],
+        (flavor, refusals): (&Name, &[&Refusal]),
+        sizes: &mut Vec<Largest>,
     ) -> Result<Option<Remedy>, ExplainError> {
         let queue = simulation.record().job(&target.job).and_then(|job| job.cluster_queue.clone());
         let Some(queue) = queue else { return Ok(None) };
         let mut more = lacks(std::slice::from_ref(flavor), refusals);
+        let mut limits = Limits::default();
+        limits.note(refusals, |_, _| 0);
         for _ in 0..MOST_ROUNDS {
-            let Some((text, patch)) = raise(simulation, &queue, &more) else { return Ok(None) };
-            let patches = vec![patch];
-            let (tried, after) = self.attempt(simulation, &target.job, &patches)?;
-            if !matches!(tried, Tried::Waits) {
-                return Ok(Remedy::of(Advice::MoreQuota, text, patches, tried));
+            let Some(with) = self.with_more(simulation, &target.job, &queue, &more)? else { return Ok(None) };
+            if !matches!(with.tried, Tried::Waits) {
+                let With { lacks, text, patch, tried, after } =
+                    self.without_needless(simulation, &target.job, &queue, with)?;
+                // All that it needs is of other flavors, whose own advice it is.
+                if !lacks.iter().any(|lack| lack.flavor == *flavor) {
+                    return Ok(None);
+                }
+                let workload = after.as_ref().and_then(|after| after.object(&target.workload));
+                sizes.extend(workload.and_then(|workload| Largest::of(workload, &limits)));
+                return Ok(Remedy::of(Advice::MoreQuota, text, vec![patch], tried));
             }
-            let Some(after) = after else { return Ok(None) };
+            let Some(after) = with.after else { return Ok(None) };
             let own = &target.workload;
             let account = after.engine().account(Some(Kind::Workload), &own.namespace, &own.name, 0);
             let decision = account.and_then(|account| account.decision);
             let refusals = decision.as_ref().map(refusals_of).unwrap_or_default();
+            limits.note(&refusals, |flavor, resource| {
+                let own = more.iter().find(|lack| lack.flavor == *flavor && lack.resource == *resource);
+                own.map_or(0, |lack| lack.amount)
+            });
             if !add(&mut more, &refusals) {
                 return Ok(None);
             }
         }
         Ok(None)
+    }
+
+    /// What comes of that much more quota, if the queue can have it.
+    fn with_more(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        queue: &str,
+        lacks: &[Lack],
+    ) -> Result<Option<With>, ExplainError> {
+        let Some((text, patch)) = raise(simulation, queue, lacks) else { return Ok(None) };
+        let (tried, after) = self.attempt(simulation, job, std::slice::from_ref(&patch))?;
+        Ok(Some(With { lacks: lacks.to_vec(), text, patch, tried, after }))
+    }
+
+    /// Without the flavors that it starts without: what was added first may have been in vain.
+    fn without_needless(
+        &self,
+        simulation: &Simulation,
+        job: &ObjectRef,
+        queue: &str,
+        mut with: With,
+    ) -> Result<With, ExplainError> {
+        let flavors: BTreeSet<Name> = with.lacks.iter().map(|lack| Name::clone(&lack.flavor)).collect();
+        for flavor in flavors {
+            let others: Vec<Lack> = with.lacks.iter().filter(|lack| lack.flavor != flavor).cloned().collect();
+            if others.is_empty() {
+                continue;
+            }
+            match self.with_more(simulation, job, queue, &others)? {
+                Some(less) if matches!(less.tried, Tried::Starts(..)) => with = less,
+                _ => {}
+            }
+        }
+        Ok(with)
     }
 
     /// The lowest priority class above the job's own with which it starts. What a class lets start, a higher one does, too.

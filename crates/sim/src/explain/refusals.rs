@@ -13,6 +13,7 @@ use super::capacity::{self, Around, Lack};
 use super::decided::pod_set;
 use super::finding::{Code, Finding, Help};
 use super::queues::shown;
+use super::searched::{Searched, searched};
 use super::too_large::{self, Excess};
 use super::topology::{TopologyFit, fits};
 use super::view::View;
@@ -25,8 +26,8 @@ use crate::record::show_amount;
 struct Gathered {
     /// Flavors that do not suit the pods, each in words.
     mismatches: Vec<String>,
-    /// Resources whose quota is in use, in words.
-    quota: Vec<String>,
+    /// Resources whose quota is in use: flavor and resource, what is needed with the pod sets before, and what is free.
+    quota: Vec<(Name, Name, Amount, Amount)>,
     /// Flavors that lack only what may become free.
     short: BTreeSet<Name>,
     /// What the queue could never have.
@@ -45,17 +46,45 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     let fits = fits(workload, &account.fits, around.names_nodes);
     let mut found = Vec::new();
-    for set in pod_sets {
+    for of in searched(workload, decision, pod_sets) {
         let mut gathered = Gathered::default();
-        for refusal in &set.refusals {
-            gathered.take(around.view, workload, (&set.name, refusal), &fits);
+        for refusal in of.refusals {
+            gathered.take_amounts(&of, refusal);
+            for set in &of.sets {
+                gathered.take(around.view, workload, (set.name, refusal), &fits);
+            }
         }
-        found.extend(gathered.reported(around, workload, &set.name, decision));
+        // What does not depend on the pods is the same for each pod set.
+        gathered.found.dedup();
+        let is_all = decision.requests.len() == 1;
+        found.extend(gathered.reported(around, workload, &of, is_all));
     }
     found
 }
 
 impl Gathered {
+    /// Takes a refusal with amounts: these are of all pod sets that are searched together.
+    fn take_amounts(&mut self, of: &Searched<'_>, refusal: &Refusal) {
+        match refusal {
+            Refusal::ResourceUnavailable { resource, needed } => {
+                self.found.push(not_covered(of, resource, *needed));
+            }
+            Refusal::ExceedsMaxQuota { .. } => self.excess.extend(Excess::of(refusal)),
+            Refusal::InsufficientQuota { flavor, resource, needed, free, .. } => {
+                self.short.insert(Name::clone(flavor));
+                self.quota.push((Name::clone(flavor), Name::clone(resource), *needed, *free));
+            }
+            Refusal::InsufficientCapacity { flavor, resource, needed, free, missing } => {
+                self.short.insert(Name::clone(flavor));
+                let resource = resource.to_string();
+                let lack = Lack { resource, needed: *needed, free: *free, missing: *missing };
+                self.capacity.entry(flavor.to_string()).or_default().push(lack);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a refusal for another reason: of one pod set.
     fn take(
         &mut self,
         view: &View<'_>,
@@ -65,9 +94,6 @@ impl Gathered {
     ) {
         let spec = pod_set(workload, set);
         match refusal {
-            Refusal::ResourceUnavailable { resource, needed } => {
-                self.found.push(not_covered(set, resource, *needed));
-            }
             Refusal::FlavorNotFound { flavor } => self.found.push(flavor_missing(view, flavor)),
             Refusal::UntoleratedTaint { flavor, taint } => self.mismatches.push(format!(
                 "pod set {set}: the pods do not tolerate the taint {}={}:{} of the flavor {flavor}",
@@ -87,15 +113,6 @@ impl Gathered {
             Refusal::OtherFlavor { flavor, assigned } => self.mismatches.push(format!(
                 "pod set {set}: the job runs on the flavor {assigned}, and does not grow onto the flavor {flavor}"
             )),
-            Refusal::ExceedsMaxQuota { .. } => self.excess.extend(Excess::of(refusal)),
-            Refusal::InsufficientQuota { flavor, resource, needed, free, .. } => {
-                self.short.insert(Name::clone(flavor));
-                self.quota.push(format!(
-                    "{resource} of flavor {flavor}: {} needed, {} free",
-                    show_amount(resource, needed.get()),
-                    show_amount(resource, free.get().max(0))
-                ));
-            }
             Refusal::WithoutTopology { flavor }
             | Refusal::TopologyUnknown { flavor }
             | Refusal::LevelMissing { flavor }
@@ -117,17 +134,15 @@ impl Gathered {
                     |fit| fit.finding(Some(&message)),
                 ));
             }
-            Refusal::InsufficientCapacity { flavor, resource, needed, free, missing } => {
-                self.short.insert(Name::clone(flavor));
-                let resource = resource.to_string();
-                let lack = Lack { resource, needed: *needed, free: *free, missing: *missing };
-                self.capacity.entry(flavor.to_string()).or_default().push(lack);
-            }
+            Refusal::ResourceUnavailable { .. }
+            | Refusal::ExceedsMaxQuota { .. }
+            | Refusal::InsufficientQuota { .. }
+            | Refusal::InsufficientCapacity { .. } => {}
         }
     }
 
     /// Reports what is too large for every flavor of a resource group. A flavor that is too small matters little while the pods wait for another one.
-    fn too_large(&mut self, view: &View<'_>, workload: &Value, (set, count): (&str, i64)) {
+    fn too_large(&mut self, view: &View<'_>, workload: &Value, of: &Searched<'_>, is_all: bool) {
         let all = std::mem::take(&mut self.excess);
         let groups = if all.is_empty() { Vec::new() } else { too_large::groups(view, workload) };
         let mut by_group: BTreeMap<Option<usize>, Vec<Excess>> = BTreeMap::new();
@@ -138,26 +153,29 @@ impl Gathered {
             let is_larger = |flavor: &Name| !excess.iter().any(|excess| excess.flavor == *flavor);
             let waits = |flavor: &Name| too_large::group_of(&groups, flavor) == group && is_larger(flavor);
             if self.short.iter().any(waits) {
-                self.mismatches.extend(excess.iter().map(|excess| excess.line(set)));
+                self.mismatches.extend(excess.iter().map(|excess| excess.line(of)));
             } else {
-                self.found.push(too_large::finding(set, count, &excess));
+                // What was not searched yet may be too large, too.
+                let needs_no_other = |own: usize| {
+                    groups.iter().enumerate().all(|(at, group)| at == own || !group.is_requested(of))
+                };
+                let is_all = is_all && group.is_some_and(needs_no_other);
+                self.found.push(too_large::finding(of, &excess, is_all));
             }
         }
     }
 
+    /// `is_all`: the job has no other pod sets.
     fn reported(
         mut self,
         around: Around<'_>,
         workload: &Value,
-        set: &str,
-        decision: &Unadmitted,
+        of: &Searched<'_>,
+        is_all: bool,
     ) -> Vec<Finding> {
-        let requests = decision.requests.iter().find(|(name, _)| **name == *set);
-        let requests = requests.map(|(_, requests)| requests.as_slice()).unwrap_or_default();
-        let count = count(pod_set(workload, set));
-        self.too_large(around.view, workload, (set, count));
+        self.too_large(around.view, workload, of, is_all);
         for (flavor, lacks) in &self.capacity {
-            self.found.push(capacity::short(around, workload, (set, count, requests), (flavor, lacks)));
+            self.found.push(capacity::short(around, workload, of, (flavor, lacks)));
         }
         let mut listed = |code: Code, text: String, mut lines: Vec<String>| {
             if !lines.is_empty() {
@@ -167,21 +185,31 @@ impl Gathered {
                 self.found.push(finding);
             }
         };
-        listed(Code::QuotaShort, format!("quota that pod set {set} needs is in use"), self.quota);
-        let text = format!("flavors do not suit the pods of pod set {set}");
+        let quota = self.quota.iter().map(|of_flavor| in_use(of, of_flavor)).collect();
+        listed(Code::QuotaShort, format!("quota that {} is in use", of.who("need")), quota);
+        let text = format!("flavors do not suit the pods of {}", of.words());
         listed(Code::FlavorMismatch, text, self.mismatches);
         self.found
     }
 }
 
-/// How many pods a pod set has.
-fn count(spec: &Value) -> i64 {
-    spec["count"].as_i64().unwrap_or(1).max(1)
+/// A resource of a flavor whose quota is in use.
+fn in_use(of: &Searched<'_>, (flavor, resource, needed, free): &(Name, Name, Amount, Amount)) -> String {
+    let own = of.request(resource);
+    let before = needed.get().saturating_sub(own);
+    let before = if own > 0 && before > 0 {
+        format!(", {} of it by its other pod sets", show_amount(resource, before))
+    } else {
+        String::new()
+    };
+    let (needed, free) = (show_amount(resource, needed.get()), show_amount(resource, free.get().max(0)));
+    format!("{resource} of flavor {flavor}: {needed} needed{before}, {free} free")
 }
 
-fn not_covered(set: &str, resource: &str, needed: Amount) -> Finding {
+fn not_covered(of: &Searched<'_>, resource: &str, needed: Amount) -> Finding {
     let needed = show_amount(resource, needed.get());
-    let text = format!("pod set {set} asks for {needed} {resource}, of which its ClusterQueue has no quota");
+    let asks = of.who("request");
+    let text = format!("{asks} {needed} {resource}, but its ClusterQueue has no quota for {resource}");
     let help = format!(
         "take {resource} out of the requests and limits of the pods, or add it to coveredResources and the flavors of the \
          ClusterQueue, or name a queue that has it"

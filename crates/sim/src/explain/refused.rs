@@ -21,7 +21,7 @@ pub struct Refused {
     pub resource: Option<Arc<str>>,
     /// The refusal in words.
     pub why: String,
-    /// The amount that is needed.
+    /// The amount that is needed, with what the pod sets before and those of its pod set group need.
     pub needed: Option<String>,
     /// The amount that is free.
     pub free: Option<String>,
@@ -80,10 +80,11 @@ impl Question<'_> {
             | Refusal::NoPlacement { flavor, .. }
             | Refusal::OtherFlavor { flavor, .. } => refused.flavor = Some(Arc::clone(flavor)),
             Refusal::SeveralTopologies { .. } => {}
-            Refusal::ExceedsMaxQuota { flavor, resource, needed, max, .. } => {
+            Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
                 refused.flavor = Some(Arc::clone(flavor));
                 refused.resource = Some(Arc::clone(resource));
-                refused.needed = Some(show_amount(resource, needed.get()));
+                // With the pod sets before, as of quota that is in use.
+                refused.needed = Some(show_amount(resource, previous.add(*needed).get()));
                 refused.free = Some(show_amount(resource, max.get()));
             }
             Refusal::InsufficientQuota { flavor, resource, needed, free, preemption, nominal, .. } => {

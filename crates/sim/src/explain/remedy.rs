@@ -11,10 +11,11 @@ use sluice_engine::{Kind, ObjectRef};
 use sluice_selector::Operator;
 
 use super::advice::Advice;
-use super::finding::Help;
+use super::finding::{Code, Finding, Help};
 use super::patch::{Patch, difference, patch_of};
 use super::raised;
 use super::target::Target;
+use super::too_large::{Largest, says_a_size};
 use super::topology::TopologyFit;
 use super::wishes;
 use super::{ExplainError, Forecast, MOST_LISTED, Question};
@@ -143,9 +144,10 @@ impl Question<'_> {
         target: &Target,
         decision: Option<&Unadmitted>,
         forecast: Option<&Forecast>,
-        (helps, fits): (&[Help], &[TopologyFit]),
+        (findings, fits): (&[Finding], &[TopologyFit]),
     ) -> Result<Vec<Remedy>, ExplainError> {
         let job = &target.job;
+        let helps: Vec<Help> = findings.iter().flat_map(|finding| finding.helps.clone()).collect();
         // With a change it would start, too: that shows nothing.
         let starts_anyway = matches!(self.starts_with(simulation, job, &[])?, Tried::Starts(..));
         let mut found = if starts_anyway {
@@ -153,12 +155,13 @@ impl Question<'_> {
                 |help: &Help| if help.patches.is_empty() { help.untried() } else { help.needless() };
             helps.iter().map(needless).collect()
         } else {
-            self.helping(simulation, job, helps)?
+            self.helping(simulation, job, &helps)?
         };
         let ready = found.len();
         let refusals = decision.map(refusals_of).unwrap_or_default();
+        let mut sizes = Vec::new();
         if !starts_anyway {
-            found.extend(self.for_refusals(simulation, target, &refusals, fits)?);
+            found.extend(self.for_refusals(simulation, target, (&refusals, fits), &mut sizes)?);
         }
         if let Some(after) =
             forecast.and_then(|f| Some((f.after.clone()?, f.p50?))).filter(|_| found.len() < ready + MOST)
@@ -173,8 +176,13 @@ impl Question<'_> {
         let others = raised::short_flavors(&refusals).into_iter().skip(1).filter(|_| !starts_anyway);
         for flavor in others {
             if found.len() < ready + MOST {
-                found.extend(self.more_quota(simulation, target, flavor, &refusals)?);
+                found.extend(self.more_quota(simulation, target, (flavor, &refusals), &mut sizes)?);
             }
+        }
+        let is_unsized = |finding: &Finding| finding.code == Code::TooLarge && !says_a_size(finding);
+        if findings.iter().any(is_unsized) {
+            let size = Largest::largest(sizes);
+            found.extend(size.iter().flat_map(|size| &size.helps).map(Help::untried));
         }
         let queue = simulation.record().job(job).and_then(|record| record.cluster_queue.clone());
         if queue.is_some_and(|queue| self.unknown_checks(simulation, &queue).is_some()) {
@@ -184,13 +192,13 @@ impl Question<'_> {
         Ok(found)
     }
 
-    /// Up to [`MOST`] remedies for the engine's refusals, the smallest change first.
+    /// Up to [`MOST`] remedies for the engine's refusals, the smallest change first. Adds how large a job may be that is too large.
     fn for_refusals(
         &self,
         simulation: &Simulation,
         target: &Target,
-        refusals: &[&Refusal],
-        fits: &[TopologyFit],
+        (refusals, fits): (&[&Refusal], &[TopologyFit]),
+        sizes: &mut Vec<Largest>,
     ) -> Result<Vec<Remedy>, ExplainError> {
         let (job, objects) = (&target.job, &target.objects);
         let mut found: Vec<_> = self.fewer_pods(simulation, job)?.into_iter().collect();
@@ -208,7 +216,7 @@ impl Question<'_> {
             found.extend(Remedy::of(advice, text, patches, tried));
         }
         if let Some(flavor) = raised::short_flavors(refusals).first().filter(|_| found.len() < MOST) {
-            found.extend(self.more_quota(simulation, target, flavor, refusals)?);
+            found.extend(self.more_quota(simulation, target, (flavor, refusals), sizes)?);
         }
         if found.len() < MOST {
             found.extend(self.higher_priority(simulation, target)?);

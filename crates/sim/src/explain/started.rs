@@ -162,13 +162,18 @@ fn admitted(workload: &Value) -> (i64, i64) {
     each.fold((0, 0), |(wanted, given_back), (count, back)| (wanted + count - back, given_back + back))
 }
 
-/// How many pods a Job still has to complete, if each that succeeds is followed by another: it has more completions than pods at a time.
+/// How many indexes of a Job failed for good.
+fn failed_for_good(job: Option<&Value>) -> i64 {
+    job.filter(|job| job["kind"] == "Job").map_or(0, sluice_jobs::failed_indexes)
+}
+
+/// How many pods a Job still has to complete, if each that is over is followed by another: it has more completions than pods at a time.
 fn left_to_complete(job: &Value, succeeded: i64) -> Option<i64> {
     let spec = &job["spec"];
     let completions = spec["completions"].as_i64().filter(|_| job["kind"] == "Job")?;
     let known = job["status"]["succeeded"].as_i64().unwrap_or(0).max(succeeded);
-    (completions > spec["parallelism"].as_i64().unwrap_or(1))
-        .then(|| completions.saturating_sub(known).max(0))
+    let over = known.saturating_add(failed_for_good(Some(job)));
+    (completions > spec["parallelism"].as_i64().unwrap_or(1)).then(|| completions.saturating_sub(over).max(0))
 }
 
 /// The finding that pods of an admitted job do not exist, if all its pods were read.
@@ -189,10 +194,12 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     let lives = count(&|pod| !has_ended(pod) && !leaves(pod));
     let succeeded = count(&|pod| phase(pod, "Succeeded"));
     let (wanted, given_back) = admitted(workload);
-    // Of the pods that succeeded, those that were given back are not wanted any more.
-    let (wanted, there) = match subject.job.as_ref().and_then(|job| left_to_complete(job, succeeded)) {
+    let object = subject.job.as_ref();
+    // Of the pods that are over for good, those that were given back are not wanted any more.
+    let over = succeeded.saturating_add(failed_for_good(object));
+    let (wanted, there) = match object.and_then(|job| left_to_complete(job, succeeded)) {
         Some(left) => (wanted.min(left), lives),
-        None => (wanted, lives.saturating_add((succeeded - given_back).max(0))),
+        None => (wanted, lives.saturating_add((over - given_back).max(0))),
     };
     if there >= wanted {
         return None;
@@ -366,5 +373,31 @@ mod tests {
         // The last one.
         assert_eq!(of(3, vec![there("Succeeded"), there("Succeeded"), there("Running")]), None);
         assert_eq!(of(2, vec![there("Succeeded"), there("Running")]), None);
+    }
+
+    #[test]
+    fn no_pod_is_missed_for_an_index_that_failed_for_good() {
+        let there = |phase: &str| pod("p", phase, &json!([]));
+        let of = |completions: i64, failed: &str, pods: Vec<Value>| {
+            let mut subject = subject(pods);
+            let object = subject.job.as_mut().unwrap();
+            object["status"] = json!({"failedIndexes": failed});
+            let spec = json!({"parallelism": 3, "completions": completions, "completionMode": "Indexed", "backoffLimitPerIndex": 0});
+            object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            missing(&subject, &workload(3), &job()).map(|finding| finding.text)
+        };
+        // More completions than pods at a time, and as many: what failed is not given back yet.
+        for completions in [4, 3] {
+            let left = completions - 2;
+            let running = |count: i64| (0..count).map(|_| there("Running"));
+            let failed = || [there("Failed"), there("Failed")].into_iter();
+            assert_eq!(
+                of(completions, "0,2", failed().chain(running(left)).collect()),
+                None,
+                "{completions}"
+            );
+            let text = of(completions, "0,2", failed().chain(running(left - 1)).collect()).unwrap();
+            assert!(text.ends_with("and 1 of them are not there"), "{text}");
+        }
     }
 }

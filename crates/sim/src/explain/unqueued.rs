@@ -110,7 +110,7 @@ fn part_of_another(namespace: &str, whole: &Whole) -> Finding {
     let explain = |what: &str| format!("kubectl kueue explain {what} -n {namespace}");
     if !whole.kind.is_external() {
         let text = format!(
-            "it is a part of the {kind} {name}, which is queued as a whole, and which starts and stops it"
+            "it belongs to the {kind} {name}, which is queued as a whole, and starts and stops this job"
         );
         let (help, command) = (format!("ask about the {kind} {name}"), explain(&format!("{kind} {name}")));
         let help = Help::command(Advice::AskAboutWhole, help, command);
@@ -179,7 +179,7 @@ fn not_managed(
     if let Some((above, Kind::Job(kind))) = above.as_ref().map(|above| (above, above.kind)) {
         let (word, name) = (kind.kind().to_ascii_lowercase(), &above.name);
         let said = format!(
-            "it is controlled by the {word} {name}, which names no queue: with one, that would be queued with all that it makes"
+            "its controller, the {word} {name}, names no queue; if you give that a queue, it is queued together with all that it creates"
         );
         return Some(finding.detail(said).with(named_queue(kind, above, first.as_deref())));
     }
@@ -195,7 +195,7 @@ fn how_it_runs(kind: JobKind, job: &Value) -> String {
     }
     let field = sluice_jobs::suspend_path(kind).join(".");
     let by = if facts.of_pods { "a gate keeps it from running" } else { "its owner has suspended it" };
-    format!("it names no queue, so that it is not managed; {by} ({field})")
+    format!("it names no queue, so it is not managed; {by} ({field})")
 }
 
 /// The help that the job must name a LocalQueue, with its name if there is one.

@@ -162,7 +162,7 @@ pub(super) fn mismatch(
         ),
         Refusal::OnlyTopology { .. } => (
             format!(
-                "pod set {set} asks for no topology, and flavor {flavor} assigns nodes only by the topology {topology}"
+                "pod set {set} requests no topology, but flavor {flavor} assigns nodes only by the topology {topology}"
             ),
             None,
         ),
@@ -187,7 +187,7 @@ pub(super) fn mismatch(
             None,
         ),
         _ => (
-            format!("the nodes of flavor {flavor} are not known by its topology {topology}"),
+            format!("the topology {topology} of flavor {flavor} does not exist, or has none of its nodes"),
             Some((
                 Advice::CreateTopology,
                 format!(

@@ -9,11 +9,13 @@ use super::*;
 enum Elsewhere {
     /// A function of the tests on a control plane, below `tests/tests/operator/explain`, carries it out, which it finds by these words.
     OnAControlPlane(&'static str, &'static str),
+    /// The same in `kinds.rs`, whose tests have declared kinds.
+    ByKind(&'static str, &'static str),
     /// It cannot be carried out, or nothing comes of it for this job.
     Never(&'static str),
 }
 
-use Elsewhere::{Never, OnAControlPlane};
+use Elsewhere::{ByKind, Never, OnAControlPlane};
 
 const ROOM: &str = "pods_without_room_run_after_a_preemption_or_on_a_node_that_is_added";
 const LABELS: &str = "pods_whose_nodes_lack_labels_or_are_cordoned_run_when_these_are_mended";
@@ -70,10 +72,10 @@ fn elsewhere(advice: Advice) -> Option<Elsewhere> {
         Advice::CreateTopology => {
             Never("a queue whose flavor names a Topology that is missing is not active: CompleteClusterQueue")
         }
-        Advice::UseFlavorWithoutTopology => Never(
-            "a declaration is the manager's configuration: tests of the simulator's kinds have the answer",
+        Advice::UseFlavorWithoutTopology => ByKind(
+            "a_job_whose_pods_no_gate_holds_back_runs_when_its_flavor_has_no_topology",
+            "give the queue a flavor without a topology",
         ),
-        Advice::UseOtherNamespace => Never("in another namespace it is another job"),
         Advice::AskAgain => Never("it is about the answer, not about the job"),
         Advice::FollowManager => Never("the answer knows too little to advise more"),
         Advice::EndPreemptionLoop => Never("tests of the core end it: see PreemptionHeldBack"),
@@ -140,7 +142,7 @@ fn said() -> Vec<(Advice, String)> {
 
 /// A function of a source file, up to its closing brace.
 fn function<'a>(files: &'a [String], name: &str) -> Option<&'a str> {
-    let begins = format!("async fn {name}(");
+    let begins = format!("fn {name}(");
     let (file, at) = files.iter().find_map(|file| Some((file, file.find(&begins)?)))?;
     let rest = &file[at..];
     Some(rest.find("\n}\n").map_or(rest, |end| &rest[..end]))
@@ -158,11 +160,17 @@ fn each_piece_of_advice_is_carried_out() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tests/operator/explain");
     let files = ["pods.rs", "states.rs", "unqueued.rs", "wrong_queues.rs"]
         .map(|name| std::fs::read_to_string(format!("{folder}/{name}")).unwrap());
+    let kinds = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kinds.rs");
+    let kinds = [std::fs::read_to_string(kinds).unwrap()];
     for advice in Advice::ALL {
         match elsewhere(*advice) {
             None => assert!(done.contains(advice), "nothing carries out {advice:?}"),
             Some(Never(why)) => {
                 assert!(!why.is_empty() && !done.contains(advice), "{advice:?} is carried out after all");
+            }
+            Some(ByKind(name, words)) => {
+                let function = function(&kinds, name).unwrap_or_else(|| unreachable!("no function {name}"));
+                assert!(function.contains(words), "{advice:?}: {name} looks for no advice {words:?}");
             }
             Some(OnAControlPlane(name, words)) => {
                 let function = function(&files, name).unwrap_or_else(|| unreachable!("no function {name}"));

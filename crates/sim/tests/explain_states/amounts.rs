@@ -1,6 +1,6 @@
 //! Jobs that ask for too much, or for what others hold: how much less fits, and how much more quota is needed.
 
-use super::table::{Row, requests, row};
+use super::table::{HOSTS, Row, requests, row};
 use super::*;
 
 /// A queue of ten processors and 10Gi of memory, and one of two flavors.
@@ -54,36 +54,42 @@ spec:
     flavors: [{name: gpus, resources: [{name: example.com/gpu, nominalQuota: 9}]}]
 ---
 ";
-/// Two pod sets of three pods each.
-const JOB_SET: &str = "
+/// The pods of a leader and its workers, each of which asks for that much and has these annotations.
+fn replicated(counts: [u32; 2], cpu: &str, annotations: &Value) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+    let one = |(name, pods): (&str, u32)| {
+        let spec = json!({"restartPolicy": "Never", "containers": [container]});
+        let template = json!({"metadata": {"annotations": annotations}, "spec": spec});
+        let job = json!({"parallelism": pods, "completions": pods, "template": template});
+        json!({"name": name, "replicas": 1, "template": {"spec": job}})
+    };
+    json!({"spec": {"replicatedJobs": [one(("leader", counts[0])), one(("worker", counts[1]))]}})
+}
+
+/// The JobSet of the question, with so many leaders and workers of a processor each.
+fn job_set(counts: [u32; 2], annotations: &Value) -> String {
+    let mut set = replicated(counts, "1", annotations);
+    set["spec"]["suspend"] = json!(true);
+    format!(
+        "
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata:
   name: mine
   namespace: a
-  labels: {kueue.x-k8s.io/queue-name: main}
-  annotations: {sluice.dev/run-seconds: \"3600\", sluice.dev/submit-after-seconds: \"1\"}
-spec:
-  suspend: true
-  replicatedJobs:
-  - name: leader
-    replicas: 1
-    template:
-      spec:
-        parallelism: 3
-        completions: 3
-        template:
-          spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}
-  - name: worker
-    replicas: 1
-    template:
-      spec:
-        parallelism: 3
-        completions: 3
-        template:
-          spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}
+  labels: {{kueue.x-k8s.io/queue-name: main}}
+  annotations: {{sluice.dev/run-seconds: \"3600\", sluice.dev/submit-after-seconds: \"1\"}}
+spec: {}
 ---
-";
+",
+        set["spec"]
+    )
+}
+
+/// A leader and its workers that get their nodes together.
+fn grouped() -> Value {
+    json!({"kueue.x-k8s.io/podset-group-name": "g", "kueue.x-k8s.io/podset-required-topology": "kubernetes.io/hostname"})
+}
 
 /// The Job with so many pods, each with these requests.
 fn job(pods: u32, each: &str) -> String {
@@ -103,13 +109,17 @@ fn later(pods: u32, each: &str) -> String {
     job(pods, each).replace("annotations: {", "annotations: {sluice.dev/submit-after-seconds: \"1\", ")
 }
 
+/// What two pod sets may have of ten processors.
+const IN_ALL: &str = "ask for at most 10 cpu of flavor default in all pod sets together";
+
 /// A change of the number of pods at a time.
 fn pods(count: u32) -> Value {
     json!({"spec": {"parallelism": count}})
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    let mine = ("Job", "a", "mine");
+    let (mine, set) = (("Job", "a", "mine"), ("JobSet", "a", "mine"));
+    let sets = |counts: [u32; 2]| job_set(counts, &json!({}));
     let with_memory = || [FLAVOR, WITH_MEMORY, LOCAL_QUEUE, &job(8, "cpu: 2, memory: 4Gi")].concat();
     let flavors = || [SMALL_AND_BIG, LOCAL_QUEUE, &job(12, "cpu: 1")].concat();
     vec![
@@ -230,31 +240,159 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         row(
             "quota for two pod sets, of which the first comes to nothing already",
-            [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &holder(8, "cpu: 1", 3600), JOB_SET].concat(),
+            [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &holder(8, "cpu: 1", 3600), &sets([3, 3])].concat(),
             Code::QuotaShort,
             &["cpu of flavor default: 3 needed, 2 free"],
             Act::Follow("needs 4 more cpu of flavor default as nominal quota of ClusterQueue cq"),
         ),
+        row(
+            "quota for two pod sets, of which the second comes to nothing",
+            [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &holder(5, "cpu: 1", 3600), &sets([3, 4])].concat(),
+            Code::QuotaShort,
+            &[
+                "quota that pod set worker needs is in use",
+                "cpu of flavor default: 7 needed, 3 of it by its other pod sets, 5 free",
+            ],
+            Act::Follow("needs 2 more cpu of flavor default as nominal quota of ClusterQueue cq"),
+        ),
+        row(
+            "too many pods by the resource of one group, and more so by that of another",
+            [FLAVOR, TWO_GROUPS, LOCAL_QUEUE, &job(12, "cpu: 1, example.com/gpu: 1")].concat(),
+            Code::TooLarge,
+            &["pod set main asks for 12 cpu, and its ClusterQueue can have at most 10 of flavor default"],
+            Act::Change(
+                "ask for at most 9 pods of 1 cpu and 1 example.com/gpu each (flavors default and gpus)",
+                mine,
+                pods(9),
+            ),
+        ),
+        row(
+            "two pod sets that are too large together, the first already alone",
+            [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &sets([12, 3])].concat(),
+            Code::TooLarge,
+            &["pod set leader asks for 12 cpu, and its ClusterQueue can have at most 10 of flavor default"],
+            Act::Change(IN_ALL, set, replicated([12, 3], "666m", &json!({}))),
+        ),
+        row(
+            "two pod sets that are too large together, the second beside the first",
+            [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &sets([3, 12])].concat(),
+            Code::TooLarge,
+            &["pod set worker asks for 12 cpu beside the 3 of its other pod sets, and its ClusterQueue can have at most 10 of"],
+            Act::Change(IN_ALL, set, replicated([3, 12], "666m", &json!({}))),
+        ),
+        row(
+            "pod sets that are searched together, and are too large together",
+            [
+                HOSTS,
+                &CLUSTER_QUEUE.replace("nominalQuota: 10", "nominalQuota: 3"),
+                LOCAL_QUEUE,
+                &job_set([1, 3], &grouped()),
+            ]
+            .concat(),
+            Code::TooLarge,
+            &["pod sets leader and worker ask for 4 cpu, and its ClusterQueue can have at most 3 of flavor default"],
+            Act::Change(
+                "ask for at most 3 cpu of flavor default in all pod sets together",
+                set,
+                replicated([1, 3], "750m", &grouped()),
+            ),
+        ),
     ]
 }
 
-/// How often an answer says how many pods fit.
-fn sizes(explained: &Explained) -> usize {
-    let says =
-        |remedy: &&Remedy| remedy.text.contains("ask for at most") && remedy.text.contains(" pods of ");
-    explained.remedies.iter().filter(says).count()
+/// How many pods fit in all, according to an answer, and how many start now; each as often as it is said.
+fn sizes(explained: &Explained) -> [Vec<u32>; 2] {
+    let said = |begins: &str, of: &str| {
+        let number = |remedy: &Remedy| {
+            let rest = remedy.text.strip_prefix(begins).filter(|rest| rest.contains(of))?;
+            rest.split(' ').next()?.parse().ok()
+        };
+        explained.remedies.iter().filter_map(number).collect()
+    };
+    [said("ask for at most ", " pods of "), said("starts now with parallelism ", "")]
 }
 
 #[test]
 fn the_largest_number_of_pods_that_fits_is_said_once() {
-    let more_than_one = rows().into_iter().filter(|row| row.code == Code::TooLarge);
-    for Row { what, world, .. } in more_than_one {
+    let (mut sized, mut tried) = (0, 0);
+    for Row { what, world, .. } in rows().into_iter().filter(|row| row.code == Code::TooLarge) {
         let explained = ask(&read(&world), options());
-        assert!(sizes(&explained) <= 1, "{what}: {}", explained.text());
+        let [fit, now] = sizes(&explained);
+        assert!(fit.len() <= 1 && now.len() <= 1, "{what}: {}", explained.text());
+        sized += fit.len();
+        // No other job is there: as many start as fit.
+        if let ([fit], [now]) = (&fit[..], &now[..]) {
+            assert_eq!(fit, now, "{what}: {}", explained.text());
+            tried += 1;
+        }
     }
-    let world = [SMALL_AND_BIG, LOCAL_QUEUE, &job(12, "cpu: 1")].concat();
+    assert!(sized >= 4 && tried >= 4, "{sized} sizes, {tried} of them tried");
+}
+
+#[test]
+fn the_largest_number_of_pods_that_fits_does_not_depend_on_what_others_hold() {
+    let each = "cpu: 1, example.com/gpu: 1";
+    let world = [FLAVOR, TWO_GROUPS, LOCAL_QUEUE, &holder(7, each, 3600), &later(12, each)].concat();
     let explained = ask(&read(&world), options());
-    assert_eq!(sizes(&explained), 1, "{}", explained.text());
+    let text = explained.text();
+    assert_eq!(sizes(&explained), [vec![9], vec![2]], "{text}");
+    assert!(
+        text.contains("needs 9 more cpu of flavor default and 10 more example.com/gpu of flavor gpus"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_asked_of_pod_sets_together_is_said_of_no_single_one() {
+    let queue = CLUSTER_QUEUE.replace("nominalQuota: 10", "nominalQuota: 4");
+    let held = holder(2, "cpu: 1", 3600).replace(
+        "template:\n    spec:",
+        "template:\n    metadata: {annotations: {kueue.x-k8s.io/podset-unconstrained-topology: \"true\"}}\n    spec:",
+    );
+    let world = [HOSTS, &queue, LOCAL_QUEUE, &held, &job_set([1, 3], &grouped())].concat();
+    let explained = ask(&read(&world), options());
+    let text = explained.text();
+    assert_eq!(codes(&explained), [Code::QuotaShort], "{text}");
+    let found = &explained.findings[0];
+    assert_eq!(found.text, "quota that pod sets leader and worker need is in use", "{text}");
+    assert_eq!(found.details, ["cpu of flavor default: 4 needed, 2 free"], "{text}");
+}
+
+#[test]
+fn more_quota_of_a_flavor_is_advised_only_where_the_job_starts_with_it() {
+    let world = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: pool}
+spec: {nodeLabels: {pool: gpu}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n0, labels: {pool: gpu, kubernetes.io/hostname: n0}}
+status: {allocatable: {cpu: 4, pods: 10}, conditions: [{type: Ready, status: \"True\"}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  namespaceSelector: {}
+  preemption: {reclaimOutOfCohort: {enable: true}}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - {name: default, resources: [{name: cpu, nominalQuota: 4}]}
+    - {name: pool, resources: [{name: cpu, nominalQuota: 4}]}
+---
+";
+    let explained = ask(&read(&[FLAVOR, world, LOCAL_QUEUE, &job(6, "cpu: 1")].concat()), options());
+    let more: Vec<&str> = explained
+        .remedies
+        .iter()
+        .map(|remedy| &*remedy.text)
+        .filter(|text| text.starts_with("needs "))
+        .collect();
+    let default = "needs 2 more cpu of flavor default as nominal quota of ClusterQueue cq";
+    assert_eq!(more, [default], "{}", explained.text());
 }
 
 #[test]
@@ -264,7 +402,10 @@ pub fn a_flavor_that_is_too_small_makes_no_job_smaller_that_waits_for_a_larger_o
     let text = explained.text();
     assert_eq!(codes(&explained), [Code::QuotaShort, Code::FlavorMismatch], "{text}");
     assert!(text.contains("cpu of flavor big: 6 needed, 2 free"), "{text}");
-    assert!(text.contains("can have at most 4 of flavor small") && sizes(&explained) == 0, "{text}");
+    assert!(
+        text.contains("can have at most 4 of flavor small") && !text.contains("ask for at most"),
+        "{text}"
+    );
     carried_out(&explained, "starts when a/first finishes");
     let mut simulation = cluster(&world);
     assert!(!runs(&simulation), "{text}");

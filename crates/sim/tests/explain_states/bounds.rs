@@ -141,10 +141,11 @@ spec: {parentName: team}
 }
 
 #[test]
-pub fn a_namespace_that_is_being_deleted_is_reported() {
+pub fn a_namespace_that_is_being_deleted_is_reported_and_the_same_job_runs_in_another() {
     let namespace =
         "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\nspec: {finalizers: [kubernetes]}\n---\n";
-    let explained = changed(&[namespace, &waits()].concat(), |manifests| {
+    let held = world().replace("clusterQueue: cq", "clusterQueue: cq, stopPolicy: Hold");
+    let explained = changed(&[namespace, &held].concat(), |manifests| {
         let own = manifests.objects.iter_mut().filter(|m| m.kind == Kind::Namespace);
         for manifest in own {
             manifest.object["metadata"]["deletionTimestamp"] = json!(GOING);
@@ -158,6 +159,9 @@ pub fn a_namespace_that_is_being_deleted_is_reported() {
     );
     assert!(text.contains("held by the finalizers kubernetes"), "{text}");
     assert_eq!(explained.no_forecast.as_deref(), Some("a person or program has to act first"), "{text}");
+    carried_out(&explained, "use another namespace");
+    let elsewhere = [LOCAL_QUEUE, JOB].concat().replace("namespace: a", "namespace: b");
+    assert!(runs(&cluster(&[FLAVOR, CLUSTER_QUEUE, &elsewhere].concat())), "{text}");
 }
 
 #[test]

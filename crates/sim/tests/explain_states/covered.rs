@@ -148,10 +148,9 @@ fn shown(code: Code) -> Shown {
                 alternatives::a_workload_that_another_program_holds_goes_when_that_lets_it_and_its_job_starts_again,
             ])
         }
-        Code::NamespaceTerminating => Reported(
-            &[bounds::a_namespace_that_is_being_deleted_is_reported],
-            "nothing runs in it again: another namespace is another job",
-        ),
+        Code::NamespaceTerminating => Ends(&[
+            bounds::a_namespace_that_is_being_deleted_is_reported_and_the_same_job_runs_in_another,
+        ]),
         Code::PodsUnread | Code::EventsUnread | Code::ObjectsUnread => Reported(
             &[bounds::what_could_not_be_read_is_said_and_the_rest_is_answered],
             "it is about the answer, not about the job",

@@ -227,7 +227,7 @@ pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
         (
             Refusal::TopologyUnknown { flavor: flavor() },
             Code::TopologyMismatch,
-            "are not known by its topology",
+            "does not exist, or has none of its nodes",
         ),
         (
             Refusal::SeveralTopologies { flavors: vec![flavor(), "b".into()] },

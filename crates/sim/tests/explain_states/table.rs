@@ -32,7 +32,7 @@ spec:
 ";
 
 /// A flavor whose nodes are given by topology, and one node of it.
-const HOSTS: &str = "
+pub(super) const HOSTS: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: Topology
 metadata: {name: hosts}
@@ -321,7 +321,7 @@ fn rows() -> Vec<Row> {
             "resource that is not covered",
             plain.replace("requests: {cpu: 1}", "requests: {cpu: 1, example.com/gpu: 1}"),
             Code::ResourceNotCovered,
-            &["pod set main asks for 4 example.com/gpu, of which its ClusterQueue has no quota"],
+            &["pod set main requests 4 example.com/gpu, but its ClusterQueue has no quota for example.com/gpu"],
             Act::Change(
                 "add it to coveredResources and the flavors of the ClusterQueue",
                 ("ClusterQueue", "", "cq"),
@@ -376,7 +376,7 @@ fn rows() -> Vec<Row> {
             ]
             .concat(),
             Code::TopologyMismatch,
-            &["pod set main asks for no topology, and flavor default assigns nodes only by the topology hosts"],
+            &["pod set main requests no topology, but flavor default assigns nodes only by the topology hosts"],
             Act::Follow("starts now with the annotation kueue.x-k8s.io/podset-unconstrained-topology of its pods"),
         ),
         row(

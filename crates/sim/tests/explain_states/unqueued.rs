@@ -61,7 +61,7 @@ pub fn a_job_below_one_that_names_no_queue_is_no_part_of_what_is_queued() {
         (State::NotQueued, vec![Code::QueueNameMissing]),
         "{text}"
     );
-    assert!(text.contains("it is controlled by the jobset set, which names no queue"), "{text}");
+    assert!(text.contains("its controller, the jobset set, names no queue"), "{text}");
     assert!(text.contains("kubectl label jobset set -n a kueue.x-k8s.io/queue-name=main"), "{text}");
     let open = world.replace("{clusterQueue: cq, stopPolicy: Hold}", "{clusterQueue: cq}");
     let mut simulation = cluster(&open);

@@ -53,7 +53,7 @@ fn a_node_that_takes_no_pods_is_as_if_it_were_not_there() {
         "topology \"default\" doesn't allow to fit any of 3 pod(s). Total nodes: 1; excluded: nodeSelector: 1"
     );
     closed.allocatable[0].1 = crate::Amount(9);
-    assert_eq!(world.node(&closed), [], "what it has is of no matter now");
+    assert_eq!(world.node(&closed), [], "what it has does not matter now");
     world.other("b", 2, 2);
     assert_eq!(world.other("b", 1, 1), [], "nor what others use of it");
     let stays = pods(2).previous(&[("a", 1), ("b", 1)]);

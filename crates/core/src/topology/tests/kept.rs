@@ -205,7 +205,7 @@ fn what_was_refused_is_not_searched_for_again_while_the_nodes_of_its_tree_are_as
     }
     world.topologies.remove_node(&mut world.usage, "o3");
     assert_eq!(world.put(&set), refused);
-    assert_eq!(work(&world), (1, 4), "nodes of another tree are of no matter");
+    assert_eq!(work(&world), (1, 4), "nodes of another tree do not matter");
     let mut seen_again = node("b", "r0", "n0", &[("cpu", 4)]);
     seen_again.allocatable.push((n("memory"), Amount(7)));
     world.node(&seen_again);

@@ -1,0 +1,92 @@
+//! The pod sets for which flavors are searched together: one alone, or all of a pod set group.
+
+use serde_json::Value;
+use sluice_core::{Amount, Name, PodSetRefusal, Refusal, Unadmitted};
+
+use super::decided::pod_set;
+use crate::json::text;
+
+/// A pod set, and what it requests.
+pub(super) struct PodSet<'a> {
+    pub name: &'a str,
+    /// How many pods it has, without those that are over; at least one.
+    pub count: i64,
+    /// Of all its pods, in each resource's unit.
+    requests: &'a [(Name, Amount)],
+}
+
+/// Pod sets that get their flavors together, and why they get none.
+pub(super) struct Searched<'a> {
+    pub sets: Vec<PodSet<'a>>,
+    /// The same for each of them: amounts are those of all together.
+    pub refusals: &'a [Refusal],
+}
+
+/// The pod sets of a decision, those of a pod set group together.
+pub(super) fn searched<'a>(
+    workload: &'a Value,
+    decision: &'a Unadmitted,
+    pod_sets: &'a [PodSetRefusal],
+) -> Vec<Searched<'a>> {
+    let mut all: Vec<(Option<&str>, Searched<'a>)> = Vec::new();
+    for refused in pod_sets {
+        let set = PodSet::of(workload, decision, &refused.name);
+        let group = pod_set(workload, &refused.name)["topologyRequest"]["podSetGroupName"].as_str();
+        match all.iter_mut().find(|(known, _)| group.is_some() && *known == group) {
+            Some((_, searched)) => searched.sets.push(set),
+            None => all.push((group, Searched { sets: vec![set], refusals: &refused.refusals })),
+        }
+    }
+    all.into_iter().map(|(_, searched)| searched).collect()
+}
+
+impl<'a> PodSet<'a> {
+    fn of(workload: &Value, decision: &'a Unadmitted, name: &'a str) -> Self {
+        let of = decision.requests.iter().find(|(set, _)| **set == *name);
+        let requests = of.map(|(_, requests)| requests.as_slice()).unwrap_or_default();
+        let count = pod_set(workload, name)["count"].as_i64().unwrap_or(1);
+        let mut over = workload["status"]["reclaimablePods"].as_array().into_iter().flatten();
+        let over = over.find(|over| text(&over["name"]) == name).and_then(|over| over["count"].as_i64());
+        Self { name, count: count.saturating_sub(over.unwrap_or(0)).max(1), requests }
+    }
+
+    fn request(&self, resource: &str) -> i64 {
+        self.requests.iter().find(|(name, _)| **name == *resource).map_or(0, |(_, amount)| amount.get())
+    }
+}
+
+impl Searched<'_> {
+    /// In words.
+    pub fn words(&self) -> String {
+        let names: Vec<&str> = self.sets.iter().map(|set| set.name).collect();
+        let several = if names.len() > 1 { "s" } else { "" };
+        format!("pod set{several} {}", names.join(" and "))
+    }
+
+    /// In words, with the verb that follows: `pod set main asks`.
+    pub fn who(&self, verb: &str) -> String {
+        let third_person = if self.sets.len() > 1 { "" } else { "s" };
+        format!("{} {verb}{third_person}", self.words())
+    }
+
+    /// How many pods they have.
+    pub fn count(&self) -> i64 {
+        self.sets.iter().fold(0, |sum: i64, set| sum.saturating_add(set.count))
+    }
+
+    /// How much of a resource they request together.
+    pub fn request(&self, resource: &str) -> i64 {
+        self.sets.iter().fold(0, |sum: i64, set| sum.saturating_add(set.request(resource)))
+    }
+
+    /// How much of a resource the largest of their pods requests.
+    pub fn largest_pod(&self, resource: &str) -> i64 {
+        self.sets.iter().map(|set| set.request(resource) / set.count).max().unwrap_or(0)
+    }
+
+    /// The resources that they request.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        let all = self.sets.iter().flat_map(|set| set.requests);
+        all.filter(|(_, amount)| amount.get() > 0).map(|(name, _)| &**name)
+    }
+}
