@@ -64,6 +64,7 @@
 
 mod admission_fair_sharing;
 mod agenda;
+mod backoff;
 mod books;
 mod cache;
 mod capacity;
@@ -109,6 +110,7 @@ mod workload;
 mod workloads;
 mod world;
 
+pub use backoff::Backoff;
 pub use capacity::Displaced;
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
 pub use reason::{

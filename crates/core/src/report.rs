@@ -182,7 +182,7 @@ pub enum FlavorMode {
 }
 
 impl FlavorMode {
-    /// The mode as the event prints it, in Kueue's words: of those between the two ends there are three.
+    /// The mode as the event prints it (docs/reference/11-observed.md 11.3), with a word of its own for a preemption in other queues only.
     pub const fn as_str(self) -> &'static str {
         match self {
             FlavorMode::NoFit => "NoFit",

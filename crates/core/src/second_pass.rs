@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::backoff::Backoff;
 use crate::intern::WorkloadId;
 use crate::spec::Time;
 
@@ -74,10 +75,12 @@ impl SecondPassQueue {
     }
 }
 
-/// The wait before a pass in nanoseconds: 1 s, 2 s, 4 s … at most 30 s.
+/// The waits before passes.
+const WAITS: Backoff = Backoff::seconds(1, 30);
+
+/// The wait before a pass in nanoseconds.
 fn delay(iteration: u32) -> i64 {
-    let seconds = 1_i64 << iteration.saturating_sub(1).min(5);
-    seconds.min(30) * 1_000_000_000
+    WAITS.doubled(iteration.saturating_sub(1)) * 1_000_000
 }
 
 #[cfg(test)]

@@ -88,6 +88,11 @@ mod tests {
             let error = with(output).format(Kind::Workload).unwrap_err().to_string();
             assert!(error.contains("this command prints name, json, yaml"), "{error}");
         }
+        // As with kubectl, a template without a format is one of Go's.
+        let output = OutputArgs { template: Some("{{.kind}}".to_owned()), ..OutputArgs::default() };
+        let error =
+            WriteArgs { output, ..WriteArgs::default() }.format(Kind::Workload).unwrap_err().to_string();
+        assert!(error.starts_with("-o go-template: this command prints name, json, yaml"), "{error}");
         assert_eq!(with("yaml").format(Kind::Workload).unwrap(), Some(Format::Yaml));
         assert_eq!(WriteArgs::default().format(Kind::Workload).unwrap(), None);
     }

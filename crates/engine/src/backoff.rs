@@ -1,51 +1,20 @@
-//! Exponential backoff, optionally with the reference's jitter (docs/reference/06-algorithm.md 6.16 and 6.23).
-
-use std::time::Duration;
+//! The reference's jitter of a backoff (docs/reference/06-algorithm.md 6.16 and 6.23).
 
 use jiff::SignedDuration;
+pub use sluice_core::Backoff;
 
 /// The jitter is at most the wait divided by this number.
 const JITTER_PARTS: u64 = 10_000;
 
-/// How waits grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    first_ms: i64,
-    longest_ms: i64,
-}
-
-impl Backoff {
-    /// The first wait and the longest, in milliseconds.
-    pub const fn millis(first: i64, longest: i64) -> Self {
-        Self { first_ms: first, longest_ms: longest }
-    }
-
-    /// The first wait and the longest, in seconds.
-    pub const fn seconds(first: i64, longest: i64) -> Self {
-        Self::millis(first.saturating_mul(1_000), longest.saturating_mul(1_000))
-    }
-
-    /// The wait after `doublings` waits before it, in milliseconds: twice as long each time, up to the longest.
-    pub fn doubled(self, doublings: u32) -> i64 {
-        let factor = 1_i64 << doublings.min(62);
-        self.first_ms.saturating_mul(factor).min(self.longest_ms).max(0)
-    }
-
-    /// The same, as a pause.
-    pub fn pause(self, doublings: u32) -> Duration {
-        Duration::from_millis(u64::try_from(self.doubled(doublings)).unwrap_or(0))
-    }
-
-    /// The same, up to 0.01 % longer. What is random in the reference follows from `seed` here: an engine that runs again decides the
-    /// same.
-    pub(crate) fn wait(self, doublings: i32, seed: &str) -> SignedDuration {
-        let milliseconds = self.doubled(u32::try_from(doublings).unwrap_or(0));
-        let share = i64::try_from(hash(seed, doublings) % JITTER_PARTS).unwrap_or(0);
-        // Divided twice, so that the product cannot overflow.
-        let parts = i64::try_from(JITTER_PARTS).unwrap_or(i64::MAX);
-        let jitter = milliseconds / parts * share / parts;
-        SignedDuration::from_millis(milliseconds.saturating_add(jitter))
-    }
+/// The wait after `doublings` waits before it, up to 0.01 % longer. What is random in the reference follows from `seed` here: an engine that runs
+/// again decides the same.
+pub(crate) fn jittered(backoff: Backoff, doublings: i32, seed: &str) -> SignedDuration {
+    let milliseconds = backoff.doubled(u32::try_from(doublings).unwrap_or(0));
+    let share = i64::try_from(hash(seed, doublings) % JITTER_PARTS).unwrap_or(0);
+    // Divided twice, so that the product cannot overflow.
+    let parts = i64::try_from(JITTER_PARTS).unwrap_or(i64::MAX);
+    let jitter = milliseconds / parts * share / parts;
+    SignedDuration::from_millis(milliseconds.saturating_add(jitter))
 }
 
 /// FNV-1a: the same on every machine.
@@ -59,20 +28,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_doubles_up_to_its_cap() {
+    fn a_wait_doubles_up_to_its_cap() {
         let backoff = Backoff::seconds(60, 3_600);
-        let waits = [0, 1, 2, 6, 99].map(|n| backoff.wait(n, "a").as_secs());
-        assert_eq!(waits, [60, 120, 240, 3_600, 3_600]);
-        assert_eq!([1, 99].map(|n| backoff.pause(n).as_secs()), [120, 3_600]);
+        let waits = [-1, 0, 1, 2, 6, 99].map(|doublings| jittered(backoff, doublings, "a").as_secs());
+        assert_eq!(waits, [60, 60, 120, 240, 3_600, 3_600]);
     }
 
     #[test]
     fn the_jitter_is_small_and_spreads_workloads() {
         let backoff = Backoff::seconds(36_000, 36_000);
-        let waits: Vec<_> = (0..50).map(|n| backoff.wait(0, &format!("uid-{n}")).as_millis()).collect();
+        let waits: Vec<_> = (0..50).map(|n| jittered(backoff, 0, &format!("uid-{n}")).as_millis()).collect();
         assert!(waits.iter().all(|w| (36_000_000..=36_003_600).contains(w)), "{waits:?}");
         let distinct: std::collections::BTreeSet<_> = waits.iter().collect();
         assert!(distinct.len() > 40, "{waits:?}");
-        assert_eq!(backoff.wait(0, "uid-1"), backoff.wait(0, "uid-1"));
+        assert_eq!(jittered(backoff, 0, "uid-1"), jittered(backoff, 0, "uid-1"));
     }
 }

@@ -1,6 +1,8 @@
 //! Running the built `sluice` binary as a process of the plane.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -24,6 +26,22 @@ const READY_DEADLINE: Duration = Duration::from_mins(3);
 const ANSWER: Duration = Duration::from_mins(3);
 /// Stopping longer than this after SIGTERM is a failure: 10 s are promised.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// The file that lists what limited the managers of a run: nothing else shows what a test that passed had printed.
+const LIMITS: &str = "SLUICE_LIMITS";
+
+/// Adds a line to a file, if there is one.
+///
+/// # Panics
+///
+/// If it cannot be written.
+fn note(file: Option<&OsStr>, line: &str) {
+    let Some(file) = file.filter(|file| !file.is_empty()) else { return };
+    let opened = fs::OpenOptions::new().create(true).append(true).open(file);
+    // In one write: several tests may have something to add.
+    let written = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    assert!(written.is_ok(), "{}: {written:?}", file.display());
+}
 
 /// A manager process. It is killed when this is dropped.
 #[derive(Debug)]
@@ -119,13 +137,16 @@ impl Manager {
     ///
     /// If nothing does, or on a machine that lets cgroups be made if it is none.
     pub fn must_be_limited(&self) {
-        match (&self.cgroup, self.setup.limits) {
-            (Some(_), _) => println!("the manager's memory is limited by a cgroup"),
+        let by = match (&self.cgroup, self.setup.limits) {
+            (Some(_), _) => "a cgroup",
             (None, limits) => {
                 assert!(limits.is_some() && !MemoryCgroup::can_be_made(), "the manager has no cgroup");
-                println!("the manager's memory is limited by ulimit alone: no cgroup can be made here");
+                "ulimit alone: no cgroup can be made here"
             }
-        }
+        };
+        let line = format!("a manager's memory was limited by {by}");
+        println!("{line}");
+        note(std::env::var_os(LIMITS).as_deref(), &line);
     }
 
     /// The status and body of a path on the health port, for example `/healthz`.
@@ -268,4 +289,21 @@ pub async fn health(port: u16, path: &str) -> Result<(u16, String)> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
     Ok((status.context("no HTTP status in the answer")?, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_limited_managers_is_listed_where_that_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("limits");
+        for line in ["a cgroup", "ulimit"] {
+            note(Some(file.as_os_str()), line);
+        }
+        note(None, "nowhere");
+        note(Some(OsStr::new("")), "nowhere");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a cgroup\nulimit\n");
+    }
 }

@@ -1,7 +1,6 @@
 //! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
 //! depend on which, files that import each other in a circle, citations of the reference, kinds of jobs that code names, gates that are documented as
-//! without effect, retired words and names, and
-//! files that are generated.
+//! without effect, retired words and names, features for tests in what is installed, and files that are generated.
 //!
 //! Prints every finding, and fails when there is one.
 
@@ -13,6 +12,7 @@ mod imports;
 mod kinds;
 mod names;
 mod retired;
+mod shipped;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,6 +154,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(dependencies(&packages));
     findings.extend(crates_page(&files));
     findings.extend(core_dependencies(&root, args.bless)?);
+    findings.extend(shipped::check(&root)?);
     findings.extend(subject(output(&root, "git", &["log", "-1", "--format=%s"])?.trim()));
     for finding in &findings {
         println!("{finding}");

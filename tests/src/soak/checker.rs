@@ -33,6 +33,8 @@ use places::Places;
 use pods::Gone;
 use quota::Quotas;
 use returns::Returns;
+#[cfg(test)]
+pub(super) use rights::LATE;
 use rights::Rights;
 use strays::Strays;
 

@@ -16,6 +16,13 @@ const FAULTS_OF_AN_OVERSIGHT: usize = 11;
 /// One fault in this number comes while an admission is under way whose right a user takes away: those that make a write of the leader late.
 const FAULTS_OF_A_LATE_ADMISSION: usize = 4;
 
+/// Something that a day may have a few times.
+struct Rare {
+    what: &'static str,
+    seen: usize,
+    most: usize,
+}
+
 /// How large a day is.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
@@ -84,33 +91,41 @@ impl Report {
         failures
     }
 
-    /// None of the faults is one that a manager may end of, and each of these has a cause that is no more frequent than what it is compared with.
-    fn too_many(&self) -> Vec<String> {
+    /// What a day may have a few times: each of these has a cause that is no more frequent than what it is compared with. None of the faults is one that
+    /// a manager may end of.
+    fn rare(&self) -> [Rare; 6] {
         let Account { jobs, freed_unseen, late_reservations, late_admissions, leaders, surplus, .. } =
             self.account;
         let faults: usize = self.played.faults.values().sum();
-        let rare = [
+        let oversights = faults.div_ceil(FAULTS_OF_AN_OVERSIGHT);
+        let late = faults.div_ceil(FAULTS_OF_A_LATE_ADMISSION);
+        [
             ("ends of a manager by itself", self.ended, 0),
             ("reservations of former leaders above a limit", late_reservations, leaders),
-            ("pods beyond what their Job has at a time", surplus, faults),
+            ("pods beyond those that a Job may have at a time", surplus, faults),
             (
-                "jobs that ended only once the JobSet controller had begun again",
+                "jobs that ended only after a restart of the JobSet controller",
                 self.overlooked,
-                (self.made / 50).min(faults.div_ceil(FAULTS_OF_AN_OVERSIGHT)),
+                (self.made / 50).min(oversights),
             ),
             (
                 "stops before a job's own controller had looked",
                 freed_unseen,
-                jobs.div_ceil(100).max(faults.div_ceil(FAULTS_OF_AN_OVERSIGHT)),
+                jobs.div_ceil(100).max(oversights),
             ),
             (
-                "admissions just after the right to them went",
+                "admissions just after the right to them was lost",
                 late_admissions,
-                jobs.div_ceil(25).min(faults.div_ceil(FAULTS_OF_A_LATE_ADMISSION)),
+                jobs.div_ceil(25).min(late),
             ),
-        ];
-        let too_many = rare.iter().filter(|(_, seen, most)| seen > most);
-        too_many.map(|(what, seen, most)| format!("{seen} {what}, at most {most}")).collect()
+        ]
+        .map(|(what, seen, most)| Rare { what, seen, most })
+    }
+
+    fn too_many(&self) -> Vec<String> {
+        let rare = self.rare();
+        let too_many = rare.iter().filter(|rare| rare.seen > rare.most);
+        too_many.map(|Rare { what, seen, most }| format!("{seen} {what}, at most {most}")).collect()
     }
 
     /// A day on which little happens proves little.
@@ -196,6 +211,7 @@ impl std::fmt::Display for Report {
 
 #[cfg(test)]
 mod tests {
+    use super::super::checker::LATE;
     use super::*;
 
     /// A day of a hundred jobs on which nothing was wrong.
@@ -269,9 +285,9 @@ mod tests {
         assert!(failures(|day| day.account.late_reservations = 5).ends_with("above a limit, at most 4"));
         assert_eq!(failures(|day| day.account.freed_unseen = 2), "");
         assert!(failures(|day| day.account.freed_unseen = 3).ends_with("had looked, at most 2"));
-        assert!(failures(|day| day.account.late_admissions = 5).ends_with("went, at most 4"));
+        assert!(failures(|day| day.account.late_admissions = 5).ends_with("was lost, at most 4"));
         assert!(failures(|day| day.account.surplus = 23).ends_with("at a time, at most 22"));
-        assert!(failures(|day| day.overlooked = 3).ends_with("begun again, at most 2"));
+        assert!(failures(|day| day.overlooked = 3).ends_with("JobSet controller, at most 2"));
     }
 
     /// However many jobs a day has: what is excused has faults for its cause.
@@ -282,7 +298,7 @@ mod tests {
             few(day);
             day.overlooked = 2;
         };
-        assert!(failures(overlooked).ends_with("begun again, at most 1"));
+        assert!(failures(overlooked).ends_with("JobSet controller, at most 1"));
         let unseen = |day: &mut Report| {
             few(day);
             day.account.freed_unseen = 2;
@@ -292,7 +308,56 @@ mod tests {
             few(day);
             day.account.late_admissions = 2;
         };
-        assert!(failures(late).ends_with("went, at most 1"));
+        assert!(failures(late).ends_with("was lost, at most 1"));
+    }
+
+    /// The page of the book on failed seeds.
+    fn page() -> String {
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/contributing/failed-seed.md"))
+            .unwrap()
+    }
+
+    /// How many the page allows, as in "one for 11 faults, and for 50 jobs" (as many as both allow) or "one for 11 faults, or for 50 jobs" (as many as
+    /// one of them allows).
+    fn allowed(text: &str, day: &Report) -> usize {
+        let allowed = |text: &str| {
+            let (number, what) = match text.trim_start_matches("one ").split(' ').collect::<Vec<_>>()[..] {
+                ["for", "each", "fault"] => (1, "faults"),
+                ["for", "each", "time", "that", "a", "replica", "began", "to", "lead"] => (1, "leads"),
+                ["for", number, what] => (number.parse().unwrap(), what),
+                _ => panic!("{text}"),
+            };
+            let all = match what {
+                "faults" => day.played.faults.values().sum(),
+                "jobs" => day.made,
+                "leads" => day.account.leaders,
+                _ => panic!("{text}"),
+            };
+            all / number
+        };
+        match (text.split_once(", and "), text.split_once(", or ")) {
+            (Some((a, b)), _) => allowed(a).min(allowed(b)),
+            (_, Some((a, b))) => allowed(a).max(allowed(b)),
+            (None, None) => allowed(text),
+        }
+    }
+
+    #[test]
+    fn the_book_says_how_many_of_each_a_day_may_have() {
+        let page = page();
+        // Multiples of all that is divided by: with more faults than jobs cause, and with fewer.
+        for (jobs, faults) in [(1_000, 1_100), (10_000, 44)] {
+            let mut day = good();
+            (day.made, day.account.jobs) = (jobs, jobs);
+            day.played.faults.values_mut().for_each(|times| *times = faults);
+            for Rare { what, most, .. } in day.rare().into_iter().filter(|rare| rare.most > 0) {
+                let row = page.lines().find_map(|line| line.strip_prefix(&format!("| {what} | ")));
+                let cell = row.unwrap_or_else(|| panic!("no row for {what}")).split(" | ").next().unwrap();
+                assert_eq!(allowed(cell, &day), most, "{what}: {cell}");
+            }
+        }
+        let within = format!("the report counts those within {} seconds", LATE.as_secs());
+        assert!(page.contains(&within), "{within}");
     }
 
     #[test]

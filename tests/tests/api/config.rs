@@ -141,6 +141,11 @@ fn gates_lists_every_gate() {
     }
 }
 
+/// How many gates are on that have no effect.
+const COUNTED: &str = "some enabled feature gates have no effect yet";
+/// Which these are.
+const LISTED: &str = "these feature gates are on, but what they switch is not built yet";
+
 #[tokio::test]
 async fn the_manager_starts_with_every_field_at_its_default() {
     let plane = ControlPlane::builder().start().await.unwrap();
@@ -157,13 +162,23 @@ async fn the_manager_starts_with_every_field_at_its_default() {
         let setup = Setup { configuration, ..setup }.with(&here);
         // The chart brings the admission policy that the default list of v1beta1 needs.
         let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
-        let manager = Manager::start(&plane, setup).await.unwrap();
+        let manager = Manager::start(&plane, setup.clone()).await.unwrap();
         let log = manager.log().unwrap();
-        assert_eq!(log.matches("some enabled feature gates have no effect yet").count(), 1, "{log}");
+        assert_eq!(log.matches(COUNTED).count(), 1, "{log}");
+        assert!(!log.contains(LISTED), "{log}");
         let refused = "objects of this kind that name a queue are refused";
         assert!(!log.contains(refused), "{version}: {log}");
         let (_, status) = manager.stop().await.unwrap();
         assert!(status.success(), "{version}");
+        // As the chart starts it, and as a person does who wants to know more.
+        for verbosity in ["--zap-log-level=2", "--v=1"] {
+            let manager = Manager::start(&plane, setup.clone().arg(verbosity)).await.unwrap();
+            let log = manager.log().unwrap();
+            let listed: Vec<_> = log.lines().filter(|line| line.contains(LISTED)).collect();
+            assert!(matches!(listed[..], [line] if line.contains("MultiKueue")), "{verbosity}: {log}");
+            assert!(!log.contains(COUNTED), "{verbosity}: {log}");
+            manager.stop().await.unwrap();
+        }
     }
     plane.stop();
 }

@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{Progress, eventually, progress};
-use sluice_testkit::{Complete, ControlPlane, Manager, Setup, chart, crds, nodes};
+use sluice_testkit::{Complete, ControlPlane, Limits, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, patch, reported};
 
 mod paused_controller;
@@ -306,9 +306,10 @@ async fn jobs_end_and_nothing_runs_unadmitted() {
         nodes::pool(pool, 1).make(&client).await.unwrap();
     }
     let frameworks = json!({"integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]}});
-    let setup = Setup::new(plane).unwrap().alone().with(&frameworks);
+    let setup = Setup::new(plane).unwrap().alone().with(&frameworks).limited(Limits::CHART);
     let setup = chart::install(plane, setup, &json!({})).await.unwrap();
     let manager = Manager::start(plane, setup).await.unwrap();
+    manager.must_be_limited();
     crds::wait_until_converting(&client).await.unwrap();
     let here = Place::new(plane, "ends", 3).await.unwrap();
     tokio::join!(

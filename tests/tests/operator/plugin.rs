@@ -276,6 +276,16 @@ async fn a_dry_run_changes_nothing_and_says_what_would_change() {
         assert_eq!(ours(line).await, expected, "{line}");
         assert_eq!(state().await, before, "{line}");
     }
+    for line in ["stop cq big", "resume cq big", "delete wl alone -n dry -y", "create lq new -c big -n dry"] {
+        let words = format!("{line} --template={{{{.kind}}}}");
+        let refused = run(&kubeconfig, &words.split(' ').collect::<Vec<_>>()).await;
+        let why = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            refused.status.code() == Some(1) && why.contains("-o go-template: this command prints name"),
+            "{why}"
+        );
+        assert_eq!(state().await, before, "{words}");
+    }
     assert_eq!(ours("stop cq small -o name").await, "clusterqueue.kueue.x-k8s.io/small\n");
     assert_eq!(ours("stop wl alone -n dry -o jsonpath={.spec.active}").await, "false");
     assert_eq!(state().await, ("None HoldAndDrain".to_owned(), "false".to_owned()));

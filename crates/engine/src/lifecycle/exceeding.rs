@@ -17,7 +17,7 @@ use sluice_core::WorkloadKey;
 
 use super::transition::Eviction;
 use super::workload::later;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, jittered};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::trouble::Trouble;
@@ -88,7 +88,7 @@ impl Engine {
     ) {
         let entry = &self.world.workloads[workload];
         let mut next = entry.status().clone();
-        let until = self.now.checked_add(BACKOFF.wait(times(&next, reason), &entry.uid())).ok();
+        let until = self.now.checked_add(jittered(BACKOFF, times(&next, reason), &entry.uid())).ok();
         next.requeue_state.get_or_insert_default().requeue_at = until.map(|at| Time(whole_seconds(at)));
         let eviction = Eviction { reason, cause: String::new(), message, preemption: None };
         self.evict_from(workload, next, &eviction);

@@ -11,7 +11,7 @@ use sluice_core::WorkloadKey;
 use super::body;
 use super::transition::{self, Eviction};
 use super::workload::later;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, jittered};
 use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
@@ -235,7 +235,7 @@ impl Engine {
         state.count = Some(count);
         state.requeue_at = self
             .now
-            .checked_add(backoff.wait(count.saturating_sub(1), &entry.uid()))
+            .checked_add(jittered(backoff, count.saturating_sub(1), &entry.uid()))
             .ok()
             .map(|at| Time(conditions::whole_seconds(at)));
         let eviction = Eviction {

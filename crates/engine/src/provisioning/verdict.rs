@@ -5,7 +5,7 @@ use sluice_api::slim::ProvisioningRequest;
 use sluice_api::v1beta2::{CheckState, PodSetUpdate, ProvisioningRequestConfigSpec};
 
 use super::plan::Plan;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, jittered};
 
 /// The older names of the two annotations, which page 003 of the provider's guide shows.
 const OLD_CONSUME: &str = "cluster-autoscaler.kubernetes.io/consume-provisioning-request";
@@ -122,7 +122,7 @@ impl Case<'_> {
             i64::from(strategy.backoff_base_seconds),
             i64::from(strategy.backoff_max_seconds),
         );
-        let seconds = backoff.wait(self.retries, self.uid).as_secs();
+        let seconds = jittered(backoff, self.retries, self.uid).as_secs();
         let mut verdict = Verdict::plain(CheckState::Retry, format!("{why}: {text}"));
         verdict.requeue_after_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
         Step::Say(verdict)

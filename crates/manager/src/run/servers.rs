@@ -21,6 +21,7 @@ use crate::visibility::publish::{Published, publish};
 use crate::visibility::server::{self, Server};
 use crate::watch::sync::SyncTracker;
 use crate::webhook::measured::Measured;
+use crate::webhook::threads::Threads;
 
 /// How long an answer about a caller of the aggregated APIs is used, as in Kubernetes' own.
 const REMEMBER: std::time::Duration = std::time::Duration::from_secs(10);
@@ -50,9 +51,10 @@ impl Parts {
         let reviewers = Reviewers::new(&self.configuration, Arc::clone(facts));
         let reviewers = Arc::new(Measured::new(reviewers, Arc::clone(registry)));
         let tls = serving.config.clone();
-        let reviews =
-            webhook::server::serve(listener, tls, reviewers, bounds(self.shares.webhooks), self.stop.clone());
-        tasks.push(supervisor.spawn("webhooks", reviews));
+        let (listener, bounds) = (listener.into_std()?, bounds(self.shares.webhooks));
+        let reviews = webhook::server::serve(listener, Some(tls), reviewers, bounds, self.stop.clone());
+        let threads = Threads::start().context("starting the threads of the webhooks")?;
+        tasks.push(supervisor.spawn("webhooks", threads.run(reviews)));
         Ok(Some(serving))
     }
 

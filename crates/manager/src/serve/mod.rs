@@ -107,6 +107,12 @@ impl ConnectionHandle {
         self.with(|connections| connections.make_room(self.id, missing, Instant::now()))
     }
 
+    /// One that is in no table.
+    #[cfg(test)]
+    pub(crate) fn alone() -> Arc<Self> {
+        Arc::new(Self { id: 0, connections: Arc::default(), news: Arc::default() })
+    }
+
     /// Waits until the connection must end.
     async fn over(&self) {
         loop {

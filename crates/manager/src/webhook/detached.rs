@@ -12,13 +12,19 @@ use sluice_api::labels;
 use sluice_jobs::MadePod;
 use sluice_jobs::webhook::owner_kind;
 
-use super::facts::Facts;
+use super::facts::FactStore;
 use super::owners::{ControllerName, Rules, name_of};
 use super::review::Request;
 use super::users::UserInfo;
 
-/// Why a change of a job or a pod is refused, if it takes that from below the job on whose quota it runs.
-pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Rules<'_>) -> Option<String> {
+/// Why a change of a job or a pod is refused, if it takes that from below the job on whose quota it runs. The facts are not locked while large objects
+/// are looked at.
+pub(super) fn refusal(
+    kind: JobKind,
+    request: &Request,
+    facts: &FactStore,
+    rules: Rules<'_>,
+) -> Option<String> {
     let (old, new) = (&request.old_object, &request.object);
     let above = owner_kind(old, rules.external)?;
     let before = ControllerName::of(old)?;
@@ -32,11 +38,8 @@ pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Ru
         let may_be = |pod: &Value| {
             let labels: BTreeMap<_, _> =
                 BTreeMap::deserialize(&pod["metadata"]["labels"]).unwrap_or_default();
-            facts.may_have_made(
-                &request.namespace,
-                MadePod { name: name_of(pod), labels: &labels },
-                controller,
-            )
+            let made = MadePod { name: name_of(pod), labels: &labels };
+            facts.now().may_have_made(&request.namespace, made, controller)
         };
         of_pods && may_be(old) == Some(true) && may_be(new) == Some(false)
     };
@@ -46,6 +49,7 @@ pub(super) fn refusal(kind: JobKind, request: &Request, facts: &Facts, rules: Ru
     if is_queued_itself(kind, new, rules) || has_ended(kind, old) {
         return None;
     }
+    let facts = facts.now();
     let managed = match facts.owners.get(&(above, request.namespace.clone(), before.name.to_owned())) {
         Some(owner) if *owner.uid == *before.uid => {
             let part = (kind, name_of(old));

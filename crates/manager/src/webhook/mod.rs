@@ -9,4 +9,5 @@ pub mod owners;
 pub mod review;
 pub mod reviewer;
 pub mod server;
+pub mod threads;
 pub mod users;

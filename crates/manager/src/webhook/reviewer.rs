@@ -86,7 +86,7 @@ impl Reviewers {
             }
             return answer(&request.uid, Verdict::Allowed);
         }
-        let verdict = self.verdict(hook, &request, &self.facts.now());
+        let verdict = self.verdict(hook, &request);
         if let Verdict::Denied(why) = &verdict {
             let name = request.object["metadata"]["name"].as_str().unwrap_or_default();
             info!(kind = kind.kind(), namespace = %request.namespace, name, %why, "refused");
@@ -94,32 +94,35 @@ impl Reviewers {
         answer(&request.uid, verdict)
     }
 
-    /// The verdict about a write of a job of a queued kind.
-    fn verdict(&self, hook: JobHook, request: &Request, facts: &Facts) -> Verdict {
+    /// The verdict about a write of a job of a queued kind. The facts are not locked while a large object is looked at: what changes them would wait,
+    /// and all other reviews behind that.
+    fn verdict(&self, hook: JobHook, request: &Request) -> Verdict {
         let (JobHook::Mutate(kind) | JobHook::Validate(kind)) = hook;
-        let none = BTreeMap::new();
+        let of_pods = kind.integration().of_pods;
+        let facts = self.facts.now();
+        let rules = self.rules(&request.namespace, &facts);
+        let namespace_labels = facts.namespaces.get(&request.namespace).cloned().unwrap_or_default();
+        let gathered = gathered(kind, request, &facts);
         let context = Context {
             manage_jobs_without_queue_name: self.manage_jobs_without_queue_name,
             managed_jobs_namespace_selector: &self.namespaces,
-            namespace_labels: facts.namespaces.get(&request.namespace).unwrap_or(&none),
+            namespace_labels: &namespace_labels,
             default_local_queue: facts.default_queues.contains(&request.namespace),
             default_priority_class: facts.default_priority_class,
-            managed_owner: self.has_managed_owner(kind, request, facts),
-            gatherer: gatherer(kind, request, facts),
+            managed_owner: self.has_managed_owner(kind, request, &facts),
+            gatherer: gathered.as_ref().map(Gathered::by),
             gates: self.gates,
         };
-        let of_pods = kind.integration().of_pods;
-        let rules = self.rules(&request.namespace, facts);
-        let refusal = match hook {
-            JobHook::Validate(_) => detached::refusal(kind, request, facts, rules),
+        let leaves = context.managed_owner && self.controller_leaves(request, &facts);
+        let forged = if of_pods { forged::refusal(request, &facts, rules) } else { None };
+        drop(facts);
+        let detached = match hook {
+            JobHook::Validate(_) => detached::refusal(kind, request, &self.facts, rules),
             JobHook::Mutate(_) => None,
         };
-        let forged = || {
-            let why = if of_pods { forged::refusal(request, facts, rules) } else { None };
-            // Where pods are not queued, it gains nothing by that.
-            why.filter(|_| self.queues_pods(request, &context))
-        };
-        if let Some(why) = refusal.or_else(forged) {
+        // Where pods are not queued, it gains nothing by that.
+        let forged = || forged.filter(|_| self.queues_pods(request, &context));
+        if let Some(why) = detached.or_else(forged) {
             return Verdict::Denied(why);
         }
         match hook {
@@ -132,8 +135,7 @@ impl Reviewers {
             JobHook::Mutate(_) => {
                 let operation =
                     if request.operation == "CREATE" { Operation::Create } else { Operation::Update };
-                let leaves = operation == Operation::Create && context.managed_owner;
-                if leaves && self.controller_leaves(request, facts) {
+                if leaves && operation == Operation::Create {
                     patched(suspend(kind, &request.object))
                 } else {
                     patched(mutate(kind, operation, &request.object, &context))
@@ -230,12 +232,33 @@ impl Reviewers {
     }
 }
 
+/// What is known of the object that a new pod claims to belong to.
+struct Gathered {
+    uid: Arc<str>,
+    queue_name: Option<String>,
+    priority_class: Option<String>,
+}
+
+impl Gathered {
+    fn by(&self) -> Gatherer<'_> {
+        Gatherer {
+            uid: &self.uid,
+            queue_name: self.queue_name.as_deref(),
+            priority_class: self.priority_class.as_deref(),
+        }
+    }
+}
+
 /// The object that a new pod claims to belong to, if it was seen.
-fn gatherer<'a>(kind: JobKind, request: &Request, facts: &'a Facts) -> Option<Gatherer<'a>> {
+fn gathered(kind: JobKind, request: &Request, facts: &Facts) -> Option<Gathered> {
     let parent = Parent::of(&request.object["metadata"]).filter(|_| kind.integration().of_pods)?;
     let key = (parent.kind, request.namespace.clone(), parent.name.to_string());
     let Owner { uid, queue_name, priority_class, .. } = facts.owners.get(&key)?;
-    Some(Gatherer { uid, queue_name: queue_name.as_deref(), priority_class: priority_class.as_deref() })
+    Some(Gathered {
+        uid: Arc::clone(uid),
+        queue_name: queue_name.clone(),
+        priority_class: priority_class.clone(),
+    })
 }
 
 /// The verdict of a check.

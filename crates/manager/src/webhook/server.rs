@@ -12,16 +12,17 @@ use axum::{Router, body};
 use tokio::net::TcpListener;
 use tracing::{debug, error, warn};
 
-use super::bounds::{Bounds, Refusal, Unread, deadline};
+use super::bounds::{Bounds, Refusal, Unread, deadline, is_short, is_small};
 use crate::serve::body::Keep;
 use crate::serve::{self, ConnectionHandle, Tls};
 use crate::shutdown::Stop;
+use crate::supervise::guarded;
 
 /// Answers reviews, without waiting for anything.
 pub trait Reviewer: Send + Sync + 'static {
     /// Whether reviews are posted to this path.
     fn has(&self, path: &str) -> bool;
-    /// How many bytes an answer on this path may have beyond those of the review.
+    /// How many bytes an answer on this path may have beyond those of the review, if that has a topology assignment.
     fn max_answer(&self, path: &str) -> usize;
     /// Whether [`Reviewer::turned_away`] may answer on this path.
     fn reads_heads(&self, path: &str) -> bool;
@@ -37,15 +38,18 @@ struct Shared {
     bounds: Bounds,
 }
 
-/// Serves until stopped.
+/// Serves until stopped, on the runtime that awaits this: see [`Threads`](super::threads::Threads).
 pub async fn serve(
-    listener: TcpListener,
-    tls: Tls,
+    listener: std::net::TcpListener,
+    tls: Option<Tls>,
     reviewer: Arc<dyn Reviewer>,
     bounds: serve::Bounds,
     stop: Stop,
 ) {
-    serve::serve(listener, Some(tls), router(reviewer), bounds, stop).await;
+    match TcpListener::from_std(listener) {
+        Ok(listener) => serve::serve(listener, tls, router(reviewer), bounds, stop).await,
+        Err(error) => error!(%error, "the webhooks cannot be served"),
+    }
 }
 
 fn router(reviewer: Arc<dyn Reviewer>) -> Router {
@@ -70,9 +74,9 @@ async fn answer(
     };
     let refusal = unread.why;
     warn!(%path, %refusal, "a review was not answered");
-    let answer = shared.reviewer.turned_away(path, &unread.head, refusal);
-    // Otherwise, what is left of the body is not read.
-    let close = [(header::CONNECTION, "close")];
+    let answer = shared.turned_away(path, &unread.head, refusal).await;
+    // What is left of a body is not read; after a whole one the next review comes without another handshake.
+    let close = (!unread.is_whole()).then_some([(header::CONNECTION, "close")]);
     let Some(answer) = answer else { return (close, refusal).into_response() };
     unread.drain(until).await;
     (close, json(answer)).into_response()
@@ -83,7 +87,7 @@ fn json(answer: Vec<u8>) -> Response {
 }
 
 async fn reviewed(
-    shared: &Arc<Shared>,
+    shared: &Shared,
     entry: Arc<ConnectionHandle>,
     path: &str,
     body: Body,
@@ -91,43 +95,79 @@ async fn reviewed(
 ) -> Result<Response, Unread> {
     let heads = shared.reviewer.reads_heads(path);
     let (body, mut granted) = shared.bounds.read(body, entry, heads, until).await?;
-    let turn = match shared.bounds.turn(&body, shared.reviewer.max_answer(path), until).await {
-        Ok(turn) => turn,
-        Err(why) => return Err(Unread::whole(why, Arc::new(body), granted)),
-    };
-    let began = Instant::now();
     let body = Arc::new(body);
-    let (reviewer, asked, read) = (Arc::clone(&shared.reviewer), path.to_owned(), Arc::clone(&body));
-    // A large review takes a while: not on the threads that serve the others.
-    let review = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        reviewer.review(&asked, &read)
-    });
-    let why = match tokio::time::timeout_at(until.into(), review).await {
-        Ok(Ok(Some(Ok(answer)))) => {
-            let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            debug!(%path, us, "reviewed");
-            match shared.bounds.grant(&mut granted, answer.len(), until).await {
-                Ok(()) => {
-                    let mut response = json(answer);
-                    response.extensions_mut().insert(Keep(Arc::new(granted)));
-                    return Ok(response);
-                }
-                Err(why) => why,
+    let why = match shared.work_on(path, &body, until).await {
+        Ok(None) => return Ok(unknown()),
+        Ok(Some(answer)) => match shared.bounds.grant(&mut granted, answer.len(), until).await {
+            Ok(()) => {
+                let mut response = json(answer);
+                response.extensions_mut().insert(Keep(Arc::new(granted)));
+                return Ok(response);
             }
-        }
-        Ok(Ok(Some(Err(error)))) => {
-            debug!(%path, %error, "not a review");
-            Refusal::Unreadable
-        }
-        Ok(Ok(None)) => return Ok(unknown()),
-        Ok(Err(panic)) => {
-            error!(%path, %panic, "a review failed");
-            Refusal::Failed
-        }
-        Err(_) => Refusal::Busy,
+            Err(why) => why,
+        },
+        Err(why) => why,
     };
     Err(Unread::whole(why, body, granted))
+}
+
+impl Shared {
+    /// The answer to a review; `None` for an unknown path.
+    async fn work_on(
+        &self,
+        path: &str,
+        body: &Arc<Vec<u8>>,
+        until: Instant,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        let most = self.reviewer.max_answer(path);
+        let began = Instant::now();
+        let review = if is_small(body, most) {
+            guarded(|| self.reviewer.review(path, body))
+        } else {
+            let turn = self.bounds.turn(body, most, until).await?;
+            let (reviewer, asked, read) = (Arc::clone(&self.reviewer), path.to_owned(), Arc::clone(body));
+            let review = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                guarded(|| reviewer.review(&asked, &read))
+            });
+            let review = tokio::time::timeout_at(until.into(), review).await.map_err(|_| Refusal::Busy)?;
+            review.unwrap_or_else(|panic| Err(panic.to_string()))
+        };
+        match review {
+            Ok(Some(Ok(answer))) => {
+                let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                debug!(%path, us, "reviewed");
+                Ok(Some(answer))
+            }
+            Ok(Some(Err(error))) => {
+                debug!(%path, %error, "not a review");
+                Err(Refusal::Unreadable)
+            }
+            Ok(None) => Ok(None),
+            Err(panic) => {
+                error!(%path, %panic, "a review failed");
+                Err(Refusal::Failed)
+            }
+        }
+    }
+
+    /// The answer to a review that is not decoded, if there is one. The API server's patience is nearly over by then, so this waits for other heads
+    /// only.
+    async fn turned_away(&self, path: &str, head: &Arc<Vec<u8>>, why: Refusal) -> Option<Vec<u8>> {
+        if !self.reviewer.reads_heads(path) {
+            return None;
+        }
+        if is_short(head) {
+            return self.reviewer.turned_away(path, head, why);
+        }
+        let turn = self.bounds.head().await?;
+        let (reviewer, asked, head) = (Arc::clone(&self.reviewer), path.to_owned(), Arc::clone(head));
+        let answer = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            reviewer.turned_away(&asked, &head, why)
+        });
+        answer.await.ok().flatten()
+    }
 }
 
 fn unknown() -> Response {

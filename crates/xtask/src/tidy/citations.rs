@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 /// Where the pages are.
 const PAGES: &str = "docs/reference/";
 
+/// What users install. Who reads the description of a field there does not have the pages.
+const INSTALLED: [&str; 2] = ["charts/", "config/"];
+
 /// Findings for every citation "docs/reference/06-algorithm.md 6.5" of a page, or of a section of it, that does not exist, and for every
 /// citation by number alone, which a reader cannot open.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
@@ -13,6 +16,9 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
         let mut before = "";
         for (number, line) in text.lines().enumerate() {
             let mut report = |problem: String| findings.push(format!("{path}:{}: {problem}", number + 1));
+            if line.contains(PAGES) && INSTALLED.iter().any(|folder| path.starts_with(folder)) {
+                report(format!("{PAGES} is not where this is installed"));
+            }
             for (page, section) in citations(line) {
                 match files.get(page) {
                     None => report(format!("there is no {page}")),
@@ -127,6 +133,19 @@ mod tests {
             ["a.rs:1: docs/reference/06-algorithm.md has no section 3"]
         );
         assert_eq!(findings("09-what.md 9.1"), [format!("a.rs:1: there is no {PAGES}09-what.md")]);
+    }
+
+    #[test]
+    fn what_users_install_cites_no_page() {
+        let page = ("docs/reference/06-algorithm.md".to_owned(), "## 6.5 The cycle\n".to_owned());
+        let findings = |path: &str| {
+            let text = format!("description: see {PAGES}06-algorithm.md 6.5\n");
+            check(&BTreeMap::from([page.clone(), (path.to_owned(), text)]))
+        };
+        for path in ["charts/sluice/crds/a.yaml", "config/crd/a.yaml"] {
+            assert_eq!(findings(path), [format!("{path}:1: {PAGES} is not where this is installed")]);
+        }
+        assert!(findings("examples/a.yaml").is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{Checker, Rule};
 
 /// How late an admission may arrive after its right has ended: a watch that failed several times is asked for again after 5 s at most, its list takes
 /// some time, and then a request may be in flight. How often this may be is another bound (`too_many` of a report).
-pub(super) const LATE: Duration = Duration::from_secs(10);
+pub const LATE: Duration = Duration::from_secs(10);
 
 /// The parts of a queue that decide who may be admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -217,10 +217,12 @@ pub async fn what_the_default_queue_takes_is_taken_however_large_and_under_any_l
         if !heavy.contains(&End::Passed) && small.iter().all(|end| *end == End::Taken) {
             break;
         }
-        let passed = heavy.iter().filter(|end| **end == End::Passed).count();
+        let of = |end: &End| heavy.iter().filter(|other| *other == end).count();
         assert!(
             began.elapsed() < FLOODED,
-            "flood {number}: {passed} of {HEAVY} heavy jobs passed; the small ones: {small:?}"
+            "flood {number}: {} of {HEAVY} heavy jobs passed, {} were taken; the small ones: {small:?}",
+            of(&End::Passed),
+            of(&End::Taken),
         );
     }
     tenant.gained_nothing().await;

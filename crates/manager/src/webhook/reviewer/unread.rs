@@ -26,101 +26,138 @@ pub(super) fn turned_away(
     if why == Refusal::Incomplete || !reviewers.kinds.contains(&kind) {
         return None;
     }
-    let request = request(head)?;
-    let facts = reviewers.facts.now();
+    let Head { request, owners: [old, new] } = read(head)?;
+    let many = [old, new].into_iter().flatten().any(|owners| owners.len() > PART);
     let is_needed = match (hook, request.operation.as_str()) {
-        (JobHook::Mutate(_), "CREATE") => match reviewers.verdict(hook, &request, &facts) {
+        (JobHook::Mutate(_), "CREATE") => match reviewers.verdict(hook, &request) {
             Verdict::Patched(operations) => !operations.is_empty(),
             Verdict::Denied(_) => true,
             Verdict::Allowed | Verdict::TurnedAway(_) => false,
         },
-        (JobHook::Validate(_), "UPDATE") if has_many_owners(head) => {
+        (JobHook::Validate(_), "UPDATE") if many => {
             // It is not known whether its controller is still one of them: they stay unchanged.
-            let [old, new] = owners(head);
             let deleted = request.object["metadata"]["deletionTimestamp"].is_string();
             old != new && !deleted && !detached::may_detach(kind, &request.user_info)
         }
         (JobHook::Validate(_), "UPDATE") => {
-            let rules = reviewers.rules(&request.namespace, &facts);
-            detached::refusal(kind, &request, &facts, rules).is_some()
+            let rules = reviewers.rules(&request.namespace, &reviewers.facts.now());
+            detached::refusal(kind, &request, &reviewers.facts, rules).is_some()
         }
         _ => false,
     };
     is_needed.then(|| answer(&request.uid, Verdict::TurnedAway(why)).ok()).flatten()
 }
 
-/// The texts of the old and the new owner references of an object.
-fn owners(head: &[u8]) -> [Option<&[u8]>; 2] {
-    ["oldObject", "object"].map(|field| {
-        let metadata = text_at_or_begun(head, &["request", field, "metadata"])?;
-        text_at(metadata, &["ownerReferences"])
-    })
+/// What is read of a review.
+struct Head<'a> {
+    /// The request, with objects of metadata only.
+    request: Request,
+    /// The texts of the owner references of the old and the new object.
+    owners: [Option<&'a [u8]>; 2],
 }
 
-/// Whether there are, or were, more references to owners than are read.
-fn has_many_owners(head: &[u8]) -> bool {
-    owners(head).into_iter().flatten().any(|text| text.len() > PART)
-}
-
-/// The request in the head of a review, with objects of metadata only.
-fn request(head: &[u8]) -> Option<Request> {
-    let text = |path: &[&str]| serde_json::from_slice::<String>(text_at(head, path)?).ok();
-    let object = |field: &str| -> Option<Value> {
-        let metadata = text_at_or_begun(head, &["request", field, "metadata"])?;
-        let part = |name: &&str| {
-            let text = text_at(metadata, &[name]).filter(|text| text.len() <= PART)?;
-            Some(((*name).to_owned(), serde_json::from_slice(text).ok()?))
-        };
-        let mut metadata: Map<_, _> = PARTS.iter().filter_map(part).collect();
-        // Which nodes a pod would rather have is no reason to keep it away.
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove(labels::NODE_AFFINITY);
+/// Reads the head of a review: once from the beginning to the end, and the metadata once more. Many may come at once, with little time left for all of them.
+fn read(head: &[u8]) -> Option<Head<'_>> {
+    let (mut uid, mut operation, mut namespace, mut user) = (None, None, None, None);
+    let (mut new, mut old) = (None, None);
+    for (name, value) in Fields::of(field(head, b"request")?) {
+        match name {
+            b"uid" => uid = whole(value).and_then(text),
+            b"operation" => operation = whole(value).and_then(text),
+            b"namespace" => namespace = whole(value).and_then(text),
+            b"userInfo" => user = whole(value).filter(|user| user.len() <= PART),
+            b"object" => new = field(value, b"metadata").map(metadata),
+            b"oldObject" => old = field(value, b"metadata").map(metadata),
+            _ => {}
         }
-        Some(json!({"metadata": metadata, "spec": {}}))
-    };
-    let user = text_at(head, &["request", "userInfo"]).filter(|text| text.len() <= PART);
-    Some(Request {
-        uid: text(&["request", "uid"])?,
-        operation: text(&["request", "operation"])?,
-        namespace: text(&["request", "namespace"])?,
+        if name == b"object" && operation.as_deref() == Some("CREATE") {
+            // There is no old one behind it.
+            break;
+        }
+    }
+    let object = |metadata: Map<_, _>| json!({"metadata": metadata, "spec": {}});
+    let (old, old_owners) = old.unzip();
+    let (new, new_owners) = new.unzip();
+    let request = Request {
+        uid: uid?,
+        operation: operation?,
+        namespace: namespace?,
         sub_resource: String::new(),
         user_info: user.and_then(|user| serde_json::from_slice(user).ok()).unwrap_or_default(),
-        object: object("object").unwrap_or_else(|| json!({"metadata": {}, "spec": {}})),
-        old_object: object("oldObject").unwrap_or_default(),
-    })
+        object: object(new.unwrap_or_default()),
+        old_object: old.map(object).unwrap_or_default(),
+    };
+    Some(Head { request, owners: [old_owners.flatten(), new_owners.flatten()] })
 }
 
-/// The text of the value at a path of field names, if it is whole. Nothing on the way to it is read.
-fn text_at<'a>(json: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
-    let begun = text_at_or_begun(json, path)?;
-    let end = end_of_value(begun, 0)?;
-    begun.get(..end)
-}
-
-/// The text from the value at a path of field names on.
-fn text_at_or_begun<'a>(json: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
-    let Some((field, path)) = path.split_first() else { return Some(json) };
-    let mut at = after_space(json, 0);
-    if json.get(at) != Some(&b'{') {
-        return None;
+/// The parts of an object's metadata, and the text of its owner references.
+fn metadata(json: &[u8]) -> (Map<String, Value>, Option<&[u8]>) {
+    let (mut parts, mut owners) = (Map::new(), None);
+    for (name, value) in Fields::of(json) {
+        let Some(part) = PARTS.into_iter().find(|part| part.as_bytes() == name) else { continue };
+        let Some(value) = whole(value) else { break };
+        if part == "ownerReferences" {
+            owners = Some(value);
+        }
+        let read = Some(value).filter(|value| value.len() <= PART);
+        if let Some(read) = read.and_then(|value| serde_json::from_slice(value).ok()) {
+            parts.insert(part.to_owned(), read);
+        }
     }
-    loop {
-        at = after_space(json, at + 1);
-        let end = end_of_value(json, at)?;
-        let name = json.get(at..end)?;
-        at = after_space(json, end);
-        if json.get(at) != Some(&b':') {
+    // Which nodes a pod would rather have is no reason to keep it away.
+    if let Some(annotations) = parts.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(labels::NODE_AFFINITY);
+    }
+    (parts, owners)
+}
+
+fn text(json: &[u8]) -> Option<String> {
+    serde_json::from_slice(json).ok()
+}
+
+/// The text of the value that begins a text, if it is whole.
+fn whole(json: &[u8]) -> Option<&[u8]> {
+    json.get(..end_of_value(json, 0)?)
+}
+
+/// The text from a field's value on.
+fn field<'a>(json: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    Fields::of(json).find(|(of, _)| *of == name).map(|(_, value)| value)
+}
+
+/// The fields of the object that begins a text, up to where that breaks off: each name, and the text from its value on. Nothing in values is read.
+struct Fields<'a> {
+    json: &'a [u8],
+    /// The position of the last value.
+    at: usize,
+    /// What comes before the next name.
+    before: u8,
+}
+
+impl<'a> Fields<'a> {
+    const fn of(json: &'a [u8]) -> Self {
+        Self { json, at: 0, before: b'{' }
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self { json, at, before } = *self;
+        let end = if before == b'{' { 0 } else { end_of_value(json, at)? };
+        let brace = after_space(json, end);
+        let name = after_space(json, brace + 1);
+        if json.get(brace) != Some(&before) || json.get(name) != Some(&b'"') {
             return None;
         }
-        at = after_space(json, at + 1);
-        let is_it = name.len() == field.len() + 2 && name.get(1..=field.len()) == Some(field.as_bytes());
-        if is_it {
-            return text_at_or_begun(json.get(at..)?, path);
-        }
-        at = after_space(json, end_of_value(json, at)?);
-        if json.get(at) != Some(&b',') {
+        let end = end_of_text(json, name)?;
+        let colon = after_space(json, end);
+        if json.get(colon) != Some(&b':') {
             return None;
         }
+        *self = Self { json, at: after_space(json, colon + 1), before: b',' };
+        Some((json.get(name + 1..end - 1)?, json.get(self.at..)?))
     }
 }
 
@@ -180,6 +217,7 @@ mod tests {
         let fields = order.map(|name| format!("{name:?} : {}", review["request"][name]));
         let text = format!("{{\"request\" :\n {{ {} }} }}", fields.join(" ,\n"));
         let metadata = json!({"name": "a", "labels": {"b": "c"}, "ownerReferences": [{"uid": "o"}]});
+        let request = |head| read(head).map(|head| head.request);
         let all = request(text.as_bytes()).unwrap();
         assert_eq!((&*all.uid, &*all.namespace, &*all.operation), ("u1", "n\"s", "CREATE"));
         assert_eq!(all.user_info.username, "me");

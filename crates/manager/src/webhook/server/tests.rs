@@ -2,15 +2,18 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use super::*;
 use crate::serve::connections::Patience;
 use crate::shutdown::{Stopper, pair};
 use crate::webhook::bounds::BODY_BYTES;
+use crate::webhook::threads::{self, Threads};
 use sluice_api::conversion::answer_review;
 
 /// Converts, echoes, and panics.
@@ -44,11 +47,16 @@ impl Reviewer for Fake {
 }
 
 async fn start() -> (SocketAddr, Stopper) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    start_with(Fake).await
+}
+
+async fn start_with(reviewer: impl Reviewer) -> (SocketAddr, Stopper) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap().into_std().unwrap();
     let address = listener.local_addr().unwrap();
     let (stopper, stop) = pair();
     let bounds = serve::Bounds { connections: 64, patience: Patience::default() };
-    tokio::spawn(serve::serve(listener, None, router(Arc::new(Fake)), bounds, stop));
+    let serving = serve(listener, None, Arc::new(reviewer), bounds, stop);
+    tokio::spawn(Threads::start().unwrap().run(serving));
     (address, stopper)
 }
 
@@ -151,4 +159,76 @@ async fn what_is_not_worked_on_is_answered_by_its_head_where_that_matters() {
     );
     assert_eq!(post_to(address, "/head-panic", "head").await, (200, "head: the review failed".to_owned()));
     assert_eq!(post_to(address, "/head", "x").await, (400, "the review cannot be read\n".to_owned()));
+}
+
+#[tokio::test]
+async fn a_connection_continues_after_a_review_that_was_read_and_not_worked_on() {
+    let (address, _stopper) = start().await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let keeping = |path: &str, body: &str| head(path, body.len()).replace("Connection: close\r\n", "") + body;
+    stream.write_all(keeping("/head", "head of no review").as_bytes()).await.unwrap();
+    let mut answer = vec![0; 1_000];
+    let read = stream.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("connection: close"), "{answer}");
+    stream.write_all((head("/echo", 4) + "next").as_bytes()).await.unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.ends_with("next"), "{rest}");
+}
+
+/// Does not come to an end with large reviews before the gate is opened.
+struct Gated {
+    /// How many large ones are being worked on.
+    inside: watch::Sender<usize>,
+    gate: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Reviewer for Gated {
+    fn has(&self, _: &str) -> bool {
+        true
+    }
+
+    fn max_answer(&self, _: &str) -> usize {
+        0
+    }
+
+    fn reads_heads(&self, path: &str) -> bool {
+        Fake.reads_heads(path)
+    }
+
+    fn turned_away(&self, path: &str, head: &[u8], why: Refusal) -> Option<Vec<u8>> {
+        Fake.turned_away(path, head, why)
+    }
+
+    fn review(&self, _: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>> {
+        if body.len() > 1_000 {
+            self.inside.send_modify(|inside| *inside += 1);
+            // An error means that the gate is open.
+            let _ = self.gate.lock().unwrap().recv();
+        }
+        Some(Ok(body.to_vec()))
+    }
+}
+
+#[tokio::test]
+async fn small_reviews_are_answered_however_many_large_ones_there_are_and_those_by_their_heads() {
+    const LARGE: usize = 60;
+    let (opener, gate) = mpsc::channel();
+    let (inside, mut seen) = watch::channel(0);
+    let (address, _stopper) = start_with(Gated { inside, gate: Mutex::new(gate) }).await;
+    let body = "head".to_owned() + &"x".repeat(300 << 10);
+    let large: Vec<_> = (0..LARGE)
+        .map(|_| {
+            let body = body.clone();
+            tokio::spawn(async move { post_to(address, "/head?timeout=2s", &body).await })
+        })
+        .collect();
+    seen.wait_for(|inside| *inside == threads::large()).await.unwrap();
+    assert_eq!(post_to(address, "/echo", "{}").await, (200, "{}".to_owned()));
+    for answer in large {
+        assert_eq!(answer.await.unwrap(), (200, "head: too many reviews at once".to_owned()));
+    }
+    assert_eq!(*seen.borrow(), threads::large());
+    drop(opener);
 }

@@ -165,14 +165,7 @@ async fn starts_are_times_and_one_simulation_serves_all_who_look() {
 /// Changes an object as a merge patch does.
 fn change(objects: &mut [Manifest], kind: Kind, name: &str, merge: &Value) {
     let mut own = objects.iter_mut().filter(|m| m.kind == kind && m.object["metadata"]["name"] == name);
-    merged(&mut own.next().unwrap().object, merge);
-}
-
-fn merged(target: &mut Value, patch: &Value) {
-    match patch.as_object() {
-        Some(fields) => fields.iter().for_each(|(field, value)| merged(&mut target[field.as_str()], value)),
-        None => *target = patch.clone(),
-    }
+    json_patch::merge(&mut own.next().unwrap().object, merge);
 }
 
 #[tokio::test]
