@@ -1,9 +1,13 @@
-//! Citations of the reference in code and documents: the page and the section that they name must exist in `docs/reference/`.
+//! Citations of the reference in code and documents: the page and the section that they name must exist in `docs/reference/`. What users install cites
+//! nothing of it.
 
 use std::collections::BTreeMap;
 
 /// Where the pages are.
 const PAGES: &str = "docs/reference/";
+
+/// What users install: nothing of it speaks of the reference, which is for those who change the code.
+const INSTALLED: [&str; 2] = ["charts/", "config/"];
 
 /// Findings for every citation "docs/reference/06-algorithm.md 6.5" of a page, or of a section of it, that does not exist, and for every
 /// citation by number alone, which a reader cannot open.
@@ -13,6 +17,9 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
         let mut before = "";
         for (number, line) in text.lines().enumerate() {
             let mut report = |problem: String| findings.push(format!("{path}:{}: {problem}", number + 1));
+            if line.contains(PAGES) && INSTALLED.iter().any(|folder| path.starts_with(folder)) {
+                report(format!("what users install does not cite {PAGES}"));
+            }
             for (page, section) in citations(line) {
                 match files.get(page) {
                     None => report(format!("there is no {page}")),
@@ -127,6 +134,21 @@ mod tests {
             ["a.rs:1: docs/reference/06-algorithm.md has no section 3"]
         );
         assert_eq!(findings("09-what.md 9.1"), [format!("a.rs:1: there is no {PAGES}09-what.md")]);
+    }
+
+    #[test]
+    fn a_citation_in_what_users_install_is_reported() {
+        let page = ("docs/reference/06-algorithm.md".to_owned(), "# 6\n".to_owned());
+        let of = |path: &str| {
+            let text = format!("# See {PAGES}06-algorithm.md.");
+            check(&BTreeMap::from([page.clone(), (path.to_owned(), text)]))
+        };
+        assert_eq!(
+            of("config/crd/a.yaml"),
+            ["config/crd/a.yaml:1: what users install does not cite docs/reference/"]
+        );
+        assert_eq!(of("charts/sluice/values.yaml").len(), 1);
+        assert!(of("docs/a.md").is_empty());
     }
 
     #[test]
