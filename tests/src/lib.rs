@@ -1,6 +1,7 @@
 //! Common parts of the test suites on control planes.
 
 pub mod amounts;
+pub mod book;
 pub mod history;
 pub mod place;
 pub mod queues;

@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, in its helpers too")]
 
+#[path = "docs/blocks.rs"]
+mod known;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +13,7 @@ use std::process::Command;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
+use known::{BLOCKS, Proof};
 use serde_json::Value;
 use sluice_api::config::Configuration;
 use sluice_api::job::JobKind;
@@ -212,6 +216,76 @@ fn runnable_blocks_run_and_print_what_is_shown() {
     assert!(ran >= 8, "{ran}");
 }
 
+/// What is wrong with the proof of a block of a page.
+fn unproven(page: &str, block: &Block<'_>, proof: &Proof) -> Option<String> {
+    let (file, test) = match proof {
+        Proof::Typed(file, test) | Proof::Played(file, test) | Proof::Rendered(file, test) => (file, test),
+        Proof::Parsed(why) => return why.is_empty().then(|| "no reason is given".to_owned()),
+    };
+    let Ok(text) = fs::read_to_string(root().join(file)) else { return Some(format!("no file {file}")) };
+    if !text.contains(&format!("fn {test}(")) {
+        return Some(format!("{file} has no function {test}"));
+    }
+    let folder = Path::new(page).parent().unwrap();
+    let commands = commands(&block.text);
+    match proof {
+        Proof::Typed(..) => (!text.contains(page)).then(|| format!("{file} does not read the page")),
+        Proof::Played(..) => {
+            let example = folder.file_name().unwrap().to_str().unwrap();
+            if !text.contains(&format!("play({example:?})")) {
+                return Some(format!("{file} does not play {example}"));
+            }
+            let named = commands.iter().flat_map(|words| words.windows(2)).filter(|pair| pair[0] == "-f");
+            let mut gone = named.filter(|pair| !root().join(folder).join(&pair[1]).is_file());
+            gone.next().map(|pair| format!("no file {}", pair[1]))
+        }
+        Proof::Rendered(..) => {
+            let sets =
+                commands.iter().flatten().any(|word| ["helm", "port-forward"].contains(&word.as_str()));
+            (!sets).then(|| "it has nothing that is rendered".to_owned())
+        }
+        Proof::Parsed(_) => None,
+    }
+}
+
+#[test]
+fn every_block_of_commands_is_run_or_has_a_test_that_types_it() {
+    let mut problems = Vec::new();
+    let mut proven: Vec<usize> = Vec::new();
+    for page in pages() {
+        for block in blocks(&page.text) {
+            let place = format!("{}:{}", page.path, block.line);
+            if ["bash", "shell", "console"].iter().any(|other| block.info.starts_with(other)) {
+                problems.push(format!("{place}: a block of commands is called sh, not {}", block.info));
+            }
+            if !block.info.starts_with("sh") || block.info == "sh runnable" {
+                continue;
+            }
+            let rows = BLOCKS.iter().enumerate();
+            let rows: Vec<_> = rows
+                .filter(|(_, (of, begins, _))| *of == page.path && block.text.starts_with(begins))
+                .collect();
+            let [(row, (_, _, proof))] = rows[..] else {
+                problems.push(format!(
+                    "{place}: {} rows of docs/blocks.rs, not one: {}",
+                    rows.len(),
+                    block.text
+                ));
+                continue;
+            };
+            proven.push(row);
+            problems.extend(unproven(&page.path, &block, proof).map(|why| format!("{place}: {why}")));
+        }
+    }
+    for (row, (page, begins, _)) in BLOCKS.iter().enumerate() {
+        let blocks = proven.iter().filter(|proven| **proven == row).count();
+        if blocks != 1 {
+            problems.push(format!("{page}: {begins:?} is the beginning of {blocks} blocks"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
 #[test]
 fn manifests_in_the_book_are_accepted() {
     let mut objects = 0;
@@ -280,35 +354,38 @@ fn the_support_matrix_has_a_row_for_every_kind_and_no_others() {
 }
 
 #[test]
-fn the_readme_lists_every_kind_with_the_controller_that_it_is_tested_with() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let rows: Vec<&str> = readme.lines().filter(|line| line.starts_with("| ")).collect();
-    for kind in JobKind::ALL {
-        let named = |row: &&&str| {
-            let cell = row.split('|').nth(1).unwrap();
-            cell.split([',', ' ']).any(|word| word == kind.kind())
-        };
-        assert!(rows.iter().any(|row| named(&row)), "README.md: {}", kind.kind());
-    }
-    for (kind, controller, tool, module) in [
-        ("JobSet", "JobSet", "jobset", "sigs.k8s.io/jobset"),
-        ("PyTorchJob", "training operator", "kubeflow", "github.com/kubeflow/training-operator"),
-        ("MPIJob", "MPI operator", "kubeflow", "github.com/kubeflow/mpi-operator"),
-        ("RayCluster", "KubeRay", "ray", "github.com/ray-project/kuberay/ray-operator"),
-        ("LeaderWorkerSet", "LeaderWorkerSet", "lws", "sigs.k8s.io/lws"),
-        ("TrainJob", "trainer", "trainer", "github.com/kubeflow/trainer/v2"),
-        ("AppWrapper", "AppWrapper", "appwrapper", "github.com/project-codeflare/appwrapper"),
-        ("SparkApplication", "Spark operator", "spark", "github.com/kubeflow/spark-operator/v2"),
-    ] {
-        let row = rows.iter().find(|row| row.starts_with(&format!("| {kind}"))).unwrap();
-        let tested = format!(" {controller} {} ", built_from(tool, module));
-        assert!(row.contains(&tested), "README.md: {row} is tested with {tested}");
-    }
+fn the_support_matrix_has_the_controller_that_each_kind_is_tested_with() {
+    let support = fs::read_to_string(root().join("docs/manual/support.md")).unwrap();
+    let section = support.split("\n## ").find(|section| section.starts_with("Job kinds\n")).unwrap();
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let column = rows[0].iter().position(|name| *name == "tested with").unwrap();
     let kubernetes = built_from("kubernetes", "k8s.io/kubernetes");
-    let minor = kubernetes.rsplit_once('.').unwrap().0;
-    for row in rows.iter().filter(|row| row.contains("| Kubernetes ")) {
-        assert!(row.contains(&format!("| Kubernetes {minor} |")), "README.md: {row} is tested with {minor}");
+    let minor = format!("Kubernetes {}", kubernetes.rsplit_once('.').unwrap().0);
+    let version = |controller: &str, tool: &str, module: &str| {
+        let version = built_from(tool, module);
+        format!("{controller} {version}")
+    };
+    for (kind, tested) in [
+        ("Job", minor.clone()),
+        ("pods", minor.clone()),
+        ("Deployment", minor),
+        ("JobSet", version("JobSet", "jobset", "sigs.k8s.io/jobset")),
+        ("PyTorchJob", version("training operator", "kubeflow", "github.com/kubeflow/training-operator")),
+        ("MPIJob", version("MPI operator", "kubeflow", "github.com/kubeflow/mpi-operator")),
+        ("RayCluster", version("KubeRay", "ray", "github.com/ray-project/kuberay/ray-operator")),
+        ("LeaderWorkerSet", version("LeaderWorkerSet", "lws", "sigs.k8s.io/lws")),
+        ("TrainJob", version("trainer", "trainer", "github.com/kubeflow/trainer/v2")),
+        ("AppWrapper", version("AppWrapper", "appwrapper", "github.com/project-codeflare/appwrapper")),
+        ("SparkApplication", version("Spark operator", "spark", "github.com/kubeflow/spark-operator/v2")),
+    ] {
+        let row = rows.iter().find(|row| row[0].split([',', ' ']).next() == Some(kind)).unwrap();
+        assert_eq!(row[column], tested, "support.md: {kind}");
     }
+    assert!(rows[1..].iter().all(|row| !row[column].is_empty()), "a kind is tested with nothing");
 }
 
 #[test]

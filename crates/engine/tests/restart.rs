@@ -5,44 +5,60 @@ mod model;
 use model::build::job;
 use model::{Cluster, condition, reported};
 use serde_json::{Value, json};
+use sluice_api::job::JobView;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
-/// Two jobs, the second of which preempts the first; the first runs again when the second is done.
-fn play(cut_after: Option<usize>) -> (Cluster, usize) {
-    let mut c = Cluster::plain();
-    c.api.priority_class("low", 100);
-    c.api.priority_class("high", 1000);
-    c.api.simple("3", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
-    c.writes_left = cut_after;
-    for (name, class) in [("low", "low"), ("high", "high")] {
-        let mut view = job("team-a", name, "lq", 3, "1");
-        view.workload_priority_class = Some(class.to_owned());
-        c.api.add_job(view);
-        settle_or_restart(&mut c);
-    }
-    c.api.finish_job("high", true);
-    settle_or_restart(&mut c);
-    c.advance(400);
-    let writes = c.writes.len();
-    (c, writes)
+/// What users do, one after the other: two jobs, the second of which preempts the first; the first runs again when the second is done.
+const PLAY: [fn(&mut Cluster); 3] = [
+    |c| c.api.add_job(of_class("low")),
+    |c| c.api.add_job(of_class("high")),
+    |c| c.api.finish_job("high", true),
+];
+
+/// A job of the class of the same name, which takes all quota.
+fn of_class(name: &str) -> JobView {
+    let mut view = job("team-a", name, "lq", 3, "1");
+    view.workload_priority_class = Some(name.to_owned());
+    view
 }
 
-/// Settles; when the writes are used up, the engine is replaced and continues.
-fn settle_or_restart(c: &mut Cluster) {
-    c.settle();
-    if c.writes_left == Some(0) {
-        c.writes_left = None;
-        c.restart();
+/// Plays the rest of the play.
+fn play(c: &mut Cluster, rest: &[fn(&mut Cluster)]) {
+    for act in rest {
+        act(c);
         c.settle();
     }
+    c.advance(400);
 }
 
+/// An engine has nothing that outlives it but its writes, so a cut of this play begins with a copy of what the API server had then, and the play
+/// before it is played once for all of them.
 #[test]
 fn a_cut_after_any_write_leads_to_the_same_end() {
-    let (_, writes) = play(None);
-    assert!(writes > 12, "the play is long enough to be cut: {writes}");
-    for cut in 0..=writes {
-        let (c, _) = play(Some(cut));
+    let mut whole = Cluster::plain();
+    whole.api.priority_class("low", 100);
+    whole.api.priority_class("high", 1000);
+    whole.api.simple("3", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    let mut cuts = Vec::new();
+    let mut played = |acts: usize, act: &dyn Fn(&mut Cluster)| {
+        whole.before_writes = Some(Vec::new());
+        act(&mut whole);
+        cuts.extend(whole.before_writes.take().into_iter().flatten().map(|api| (api, acts)));
+    };
+    for (before, act) in PLAY.iter().enumerate() {
+        played(before + 1, &|c| {
+            act(c);
+            c.settle();
+        });
+    }
+    played(PLAY.len(), &|c| c.advance(400));
+    cuts.push((whole.api.clone(), PLAY.len()));
+    assert!(cuts.len() > 13, "the play is long enough to be cut: {}", cuts.len());
+    assert_eq!(whole.writes.len(), cuts.len() - 1, "it is cut at each write");
+    for (cut, (api, played)) in cuts.into_iter().enumerate() {
+        let mut c = Cluster::of(whole.config.clone(), api);
+        c.settle();
+        play(&mut c, &PLAY[played..]);
         assert_eq!(condition(&c.workload("high"), "Finished"), "True", "cut after {cut}");
         let low = c.workload("low");
         assert_eq!(condition(&low, "Admitted"), "True", "cut after {cut}");

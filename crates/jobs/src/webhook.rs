@@ -3,10 +3,10 @@
 //! Pure: the caller fills the [`Context`] from its caches, so that a webhook never waits for the API server.
 
 mod additions;
+mod bounds;
 mod plain_pod;
 mod pod;
 mod pod_marks;
-mod room;
 mod topology;
 mod validate;
 

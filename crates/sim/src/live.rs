@@ -10,18 +10,18 @@ use sluice_engine::Kind;
 use crate::{Manifest, Observed, Source, queue_of};
 
 mod asked;
+mod capacity;
 mod listed;
 mod programs;
-mod room;
 
 use listed::Ended;
 
 pub use crate::unread::Unread;
 pub use asked::{MOST_PODS, subject};
+pub use capacity::asks_for_room;
+use capacity::{without_details, without_images};
 pub use listed::Listed;
 use programs::without_programs;
-pub use room::asks_for_room;
-use room::{without_details, without_images};
 
 /// The kinds that configure queueing, queues before jobs.
 const SETTINGS: [Kind; 12] = [

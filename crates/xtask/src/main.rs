@@ -46,7 +46,7 @@ enum Command {
     /// Run an example on a cluster of fake nodes, with a live table.
     Demo(demo::Args),
     #[command(hide = true)]
-    DemoKeeper(demo::KeeperArgs),
+    DemoRunner(demo::RunnerArgs),
     /// Write the generated tables of the book in docs/, and check its links, paths and entries.
     Docs(docs::Args),
     /// Measure the whole engine on one world.
@@ -82,7 +82,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::ControlPlane(args) => control_plane::run(&args),
         Command::Crds(args) => crds::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::DemoKeeper(args) => demo::keep(&args),
+        Command::DemoRunner(args) => demo::keep(&args),
         Command::Docs(args) => docs::run(&args),
         Command::Engine(args) => engine_bench::run(&args),
         Command::Events => bench::run_events(),

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, free_ports};
+use sluice_tests::book::{blocks, typed};
 use sluice_tests::place::{DEADLINE, Place};
 
 /// A team's user and an administrator.
@@ -113,7 +114,7 @@ async fn a_team_sees_its_own_jobs_and_of_others_amounts_and_an_administrator_all
     }
     let racks = page::a_job_on_racks(&plane).await;
     let token = async |name: &str| plane.token_of_service_account("dash-a", name).await.unwrap();
-    let tokens = [token("alice").await, token("root").await, token("stranger").await];
+    let tokens = [typed_token(&plane).await, token("root").await, token("stranger").await];
     let [alice, root, stranger] =
         [&tokens[0], &tokens[1], &tokens[2]].map(|token| Caller::new(&address, Some(token.as_str())));
 
@@ -138,6 +139,15 @@ async fn the_life_of_a_job_that_was_preempted_has_its_first_attempt() {
     apply(&plane, ACCOUNTS).await.unwrap();
     let token = plane.token_of_service_account("dash-a", "root").await.unwrap();
     lives::an_attempt_that_is_over(&address, &token, &plane).await;
+}
+
+/// A token of the team's user, made as the page says.
+async fn typed_token(plane: &ControlPlane) -> String {
+    let page = blocks("docs/tasks/dashboard.md", "sh").unwrap();
+    let command = page.last().unwrap();
+    assert!(command.contains("create token alice"), "{command}");
+    let printed = typed(plane, plane.folder(), &command.replace("team-a", "dash-a")).await.unwrap();
+    printed.trim().to_owned()
 }
 
 async fn for_a_team(alice: &Caller, ours: &Place<'_>) {

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod page;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -253,6 +255,7 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
     team.wait_until("first", true).await.unwrap();
     let first = trace_of(&leader, &follower, "first").await;
     wait_for_events_of(&plane, "first", &first).await;
+    page::finds_a_trace(&plane, "first", &first).await;
     let grows = wait_for("hours of what runs", &admin, &[], |[hours, ..]| hours > 0.0).await[0];
     wait_for("more hours", &admin, &[], |[hours, evicted, _]| hours > grows && evicted == 0.0).await;
 
@@ -327,6 +330,7 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
         (0..3).all(|figure| (found[figure] - copied[figure]).abs() < 1e-9)
     })
     .await;
+    page::works_as_it_is_typed(&plane, &bucket).await;
     sending_ends_and_begins_again(&plane, &bucket, &team, [leader, follower]).await;
 }
 

@@ -8,6 +8,7 @@ use sluice_testkit::assets::workspace;
 use sluice_testkit::kubectl::{self, Output, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Setup, chart, crds as definitions, jobset};
+use sluice_tests::book::{blocks, typed};
 use sluice_tests::place::DEADLINE;
 use tokio::sync::OnceCell;
 
@@ -226,6 +227,37 @@ async fn plain_manifests_apply_by_kubectl_and_again_without_losing_the_certifica
     let conversion = "jsonpath={.spec.conversion.webhook.clientConfig.service.name}";
     let crd = ["get", "crd", "workloads.kueue.x-k8s.io", "-o", conversion];
     assert_eq!(kubectl(&plane, &crd).await.unwrap(), "kueue-webhook-service");
+    they_are_upgraded_and_removed_as_the_page_says(&plane).await;
+}
+
+/// The page's blocks for those who have no helm.
+async fn they_are_upgraded_and_removed_as_the_page_says(plane: &ControlPlane) {
+    let page = blocks("docs/tasks/upgrade-uninstall.md", "sh").unwrap();
+    let [.., remove, upgrade] = &page[..] else { unreachable!("{page:?}") };
+    typed(plane, &workspace(), upgrade).await.unwrap();
+    let of_the_deployment =
+        ["-n", chart::NAMESPACE, "get", "deployment", "kueue-controller-manager", "-ojson"];
+    let found: Value = serde_json::from_str(&kubectl(plane, &of_the_deployment).await.unwrap()).unwrap();
+    let annotations = &found["spec"]["template"]["metadata"]["annotations"];
+    assert!(annotations["kubectl.kubernetes.io/restartedAt"].is_string(), "new pods are made: {annotations}");
+    let secret: Value = serde_json::from_str(&kubectl(plane, &SECRET).await.unwrap()).unwrap();
+    assert_eq!(secret["data"]["ca.crt"], "Y2E=");
+
+    typed(plane, &workspace(), remove).await.unwrap();
+    let kinds = "deployments,services,roles,rolebindings,clusterroles,clusterrolebindings,apiservices,\
+                 mutatingwebhookconfigurations,validatingwebhookconfigurations";
+    let left = kubectl(plane, &["get", kinds, "-A", "-oname"]).await.unwrap();
+    // The API server makes an APIService of each version of a CRD itself.
+    let of_crds = ["v1beta1.kueue.x-k8s.io", "v1beta2.kueue.x-k8s.io"];
+    let ours = left.lines().filter(|name| name.contains("kueue") || name.contains("sluice"));
+    let ours = ours.filter(|name| !of_crds.contains(&name.rsplit('/').next().unwrap_or_default()));
+    assert_eq!(ours.collect::<Vec<_>>(), [""; 0], "nothing of the manager is left");
+    let kept = kubectl(plane, &["get", "namespace,crd", "-oname"]).await.unwrap();
+    for name in
+        ["namespace/kueue-system", "customresourcedefinition.apiextensions.k8s.io/workloads.kueue.x-k8s.io"]
+    {
+        assert!(kept.lines().any(|line| line == name), "{name} is kept: {kept}");
+    }
 }
 
 /// Upstream's `visibility-apf.yaml`: what upstream's users apply beside the rest.

@@ -3,14 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::fs;
-
 use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_testkit::assets;
 use sluice_testkit::kubectl::{self, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes, shell};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes};
+use sluice_tests::book::{blocks, typed};
 use sluice_tests::place::DEADLINE;
 
 /// Written in the older version, as many a user's manifests are: later changes of these objects need a conversion.
@@ -132,27 +131,33 @@ async fn wait_for_active_pods(plane: &ControlPlane, name: &str, wanted: i64) {
     .unwrap();
 }
 
-/// The shell blocks below the page's heading that come after the one for helm, as a reader would paste them: what lets waiting pods go, and what
-/// cleans up.
-fn blocks_of_the_book() -> [String; 2] {
-    let page = fs::read_to_string(assets::workspace().join("docs/tasks/upgrade-uninstall.md")).unwrap();
-    let (_, section) = page.split_once("\n## Uninstall\n").unwrap();
-    let blocks: Vec<&str> = section
-        .split("\n## ")
-        .next()
-        .unwrap()
-        .split("```sh\n")
-        .skip(1)
-        .map(|b| b.split("```").next().unwrap())
-        .collect();
-    assert_eq!(blocks.len(), 3, "{blocks:?}");
-    assert!(blocks[0].starts_with("helm uninstall"), "{blocks:?}");
-    [blocks[1].to_owned(), blocks[2].to_owned()]
+/// The page's blocks about helm: what removes the release, what lets waiting pods go, and what cleans up.
+fn blocks_of_the_book() -> [String; 3] {
+    let page = blocks("docs/tasks/upgrade-uninstall.md", "sh").unwrap();
+    assert!(page.len() > 3 && page[0].starts_with("helm uninstall"), "{page:?}");
+    [page[0].clone(), page[1].clone(), page[2].clone()]
 }
 
 async fn paste(plane: &ControlPlane, script: &str) {
-    let pasted = shell::paste(plane, plane.folder(), script).await.unwrap();
-    assert_eq!(pasted.code, Some(0), "{}", pasted.printed);
+    typed(plane, &assets::workspace(), script).await.unwrap();
+}
+
+/// The blocks that switch something on by `helm upgrade`: the manager's configuration has it then, and what it had before.
+async fn switched_on_as_the_pages_say(plane: &ControlPlane) {
+    let mut fields = vec!["/integrations/frameworks"];
+    for (page, field) in
+        [("docs/tasks/journal.md", "/journal/directory"), ("docs/tasks/tracing.md", "/tracing/endpoint")]
+    {
+        let upgrade = &blocks(page, "sh").unwrap()[0];
+        assert!(upgrade.starts_with("helm upgrade "), "{upgrade}");
+        paste(plane, upgrade).await;
+        fields.push(field);
+        let map = get(plane, &["configmap", "kueue-manager-config", "-n", chart::NAMESPACE]).await.unwrap();
+        let text = map["data"]["controller_manager_config.yaml"].as_str().unwrap();
+        let configuration: Value = serde_saphyr::from_str(text).unwrap();
+        let missing = fields.iter().filter(|field| configuration.pointer(field).is_none());
+        assert_eq!(missing.collect::<Vec<_>>(), [&""; 0], "{page}: {text}");
+    }
 }
 
 #[tokio::test]
@@ -178,7 +183,9 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     .await
     .unwrap();
 
-    chart::uninstall(&plane).await.unwrap();
+    switched_on_as_the_pages_say(&plane).await;
+    let [uninstall, gates, clean_up] = blocks_of_the_book();
+    paste(&plane, &uninstall).await;
     manager.stop().await.unwrap();
 
     // What ran runs on, what waited waits, and both are still described.
@@ -199,7 +206,6 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     kubectl(&plane, &args).await.unwrap();
     wait_until_placed(&plane, true).await;
 
-    let [gates, clean_up] = blocks_of_the_book();
     paste(&plane, &gates).await;
     wait_until_placed(&plane, false).await;
     let waits = get(&plane, &["pod", "gated", "-n", "tenant"]).await.unwrap();

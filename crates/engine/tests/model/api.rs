@@ -44,7 +44,7 @@ pub(super) enum Stored {
 }
 
 /// The objects, and what happened to them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Api {
     pub now: Timestamp,
     objects: BTreeMap<ObjectRef, Stored>,
@@ -72,6 +72,11 @@ fn string(value: &Value) -> Arc<str> {
 }
 
 impl Api {
+    /// Without objects, at that time.
+    pub fn at(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
+    }
+
     pub fn revision(&self) -> u64 {
         self.revision
     }

@@ -11,8 +11,8 @@ pub mod played;
 pub mod pods;
 mod workloads;
 
-use workloads::find;
 pub use workloads::{condition, reported};
+use workloads::{find, note};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -113,6 +113,8 @@ pub struct Cluster {
     pub blind: Option<Kind>,
     /// Stop after this many writes: the rest of the effects is lost.
     pub writes_left: Option<usize>,
+    /// What the API server had before each write, if that is kept.
+    pub before_writes: Option<Vec<Api>>,
     /// Cycles so far.
     pub cycles: u64,
     /// Stop after this many cycles without an error; a measurement may end before the cluster settles.
@@ -144,10 +146,16 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster of that configuration whose engine leads and has seen the (empty) world.
     pub fn new(config: EngineConfig) -> Self {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        Self::of(config, Api::at(now))
+    }
+
+    /// The same of a world that is there already.
+    pub fn of(config: EngineConfig, api: Api) -> Self {
         let mut cluster = Self {
-            api: Api::default(),
+            now: api.now,
+            api,
             engine: Engine::new(config.clone()),
-            now: Timestamp::from_second(1_800_000_000).unwrap(),
             config,
             events: Vec::new(),
             writes: Vec::new(),
@@ -172,6 +180,7 @@ impl Cluster {
             unanswered: Vec::new(),
             blind: None,
             writes_left: None,
+            before_writes: None,
             cycles: 0,
             cycles_left: None,
             most_steps: 0,
@@ -190,7 +199,6 @@ impl Cluster {
             checked: true,
             seen: 0,
         };
-        cluster.api.now = cluster.now;
         cluster.restart();
         cluster
     }
@@ -295,6 +303,9 @@ impl Cluster {
                     *left -= 1;
                 }
                 if !matches!(request.write, Write::Read) {
+                    if let Some(before) = &mut self.before_writes {
+                        before.push(self.api.clone());
+                    }
                     self.writes.push((request.object.clone(), request.purpose));
                 }
                 if let Write::StopJob { view, infos } = &request.write {
@@ -482,12 +493,4 @@ impl Cluster {
     pub fn written(&self, purpose: Purpose) -> usize {
         self.writes.iter().filter(|(_, p)| *p == purpose).count()
     }
-}
-
-fn note(event: &Event) -> String {
-    let object = &event.object;
-    let hashed = object.name.rsplit_once('-').filter(|(_, hash)| {
-        object.kind == Kind::Workload && hash.len() == 5 && hash.chars().all(|c| c.is_ascii_hexdigit())
-    });
-    format!("{}/{}: {}", object.kind.as_str(), hashed.map_or(&*object.name, |(name, _)| name), event.note)
 }

@@ -1,10 +1,10 @@
-//! The Workloads that the API server keeps.
+//! The Workloads that the API server keeps, and what is reported of them.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_api::v1beta2;
-use sluice_engine::Kind;
+use sluice_engine::{Event, Kind};
 
 use super::api::{Api, Stored, decode};
 
@@ -58,4 +58,13 @@ pub(super) fn find<'a>(
     type_: &str,
 ) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
     workload.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
+}
+
+/// An event as `<kind>/<name>: <note>`. Of the names of Workloads the hash is left out.
+pub(super) fn note(event: &Event) -> String {
+    let object = &event.object;
+    let hashed = object.name.rsplit_once('-').filter(|(_, hash)| {
+        object.kind == Kind::Workload && hash.len() == 5 && hash.chars().all(|c| c.is_ascii_hexdigit())
+    });
+    format!("{}/{}: {}", object.kind.as_str(), hashed.map_or(&*object.name, |(name, _)| name), event.note)
 }

@@ -7,7 +7,7 @@ use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
 use sluice_api::{labels, names};
 
-use super::{meta, room, topology};
+use super::{bounds, meta, topology};
 use crate::adapter::Change;
 use crate::registry;
 use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_path};
@@ -42,9 +42,9 @@ pub fn validate(
     let is_ours = |meta: &Meta| context.is_managed(meta) || context.managed_owner;
     if is_ours(&meta) {
         let was = old.filter(|_| before.as_ref().is_some_and(is_ours));
-        room::check(kind, object, was, &mut violations);
-        room::check_whole(kind, object, was, &mut violations);
-        room::check_values(kind, object, was, context.managed_owner, &mut violations);
+        bounds::check(kind, object, was, &mut violations);
+        bounds::check_whole(kind, object, was, &mut violations);
+        bounds::check_values(kind, object, was, context.managed_owner, &mut violations);
     }
     if let Some(before) = &before {
         on_update(before, &meta, &mut violations, context);

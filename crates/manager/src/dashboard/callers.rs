@@ -52,7 +52,7 @@ impl Default for Clock {
 
 /// A known user. One request at a time asks questions.
 #[derive(Debug)]
-struct Known {
+struct KnownUser {
     used: Instant,
     rights: Arc<tokio::sync::Mutex<Rights>>,
 }
@@ -62,7 +62,7 @@ pub struct Tokens {
     access: Access,
     store: Arc<Store>,
     /// By what the API server says of a user.
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, KnownUser>>,
     turns: Mutex<TurnsByUser>,
     asking: Semaphore,
     clock: Clock,
@@ -91,7 +91,7 @@ impl Tokens {
             let Some(oldest) = oldest else { break };
             known.remove(&oldest);
         }
-        let own = known.entry(key).or_insert_with(|| Known { used, rights: Arc::default() });
+        let own = known.entry(key).or_insert_with(|| KnownUser { used, rights: Arc::default() });
         own.used = used;
         Arc::clone(&own.rights)
     }

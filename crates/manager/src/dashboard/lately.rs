@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 #[derive(Debug)]
-struct Slot<V> {
+struct RecentAnswer<V> {
     since: Instant,
     answer: Arc<OnceCell<V>>,
 }
@@ -17,7 +17,7 @@ struct Slot<V> {
 pub struct Lately<K, V> {
     keep: Duration,
     most: usize,
-    slots: Mutex<BTreeMap<K, Slot<V>>>,
+    slots: Mutex<BTreeMap<K, RecentAnswer<V>>>,
 }
 
 impl<K: Ord + Clone, V: Clone> Lately<K, V> {
@@ -36,7 +36,7 @@ impl<K: Ord + Clone, V: Clone> Lately<K, V> {
                 slots.remove(&oldest);
             }
         }
-        let new = || Slot { since: now, answer: Arc::default() };
+        let new = || RecentAnswer { since: now, answer: Arc::default() };
         Arc::clone(&slots.entry(key.clone()).or_insert_with(new).answer)
     }
 

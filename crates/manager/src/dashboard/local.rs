@@ -75,12 +75,12 @@ pub struct DashboardArgs {
 }
 
 /// The user who has the key.
-struct Owner {
+struct KeyOwner {
     key: String,
     polled: Arc<Polled>,
 }
 
-impl Callers for Owner {
+impl Callers for KeyOwner {
     fn viewer<'a>(&'a self, asking: Asking<'a>, _named: Option<&'a str>) -> Found<'a, Caller> {
         let known = bearer(asking.headers).is_some_and(|given| is_key(given, &self.key));
         Box::pin(async move {
@@ -233,7 +233,7 @@ pub async fn run(
     let store = Arc::<Store>::default();
     let polled = Arc::new(Polled::new(client.clone(), namespace, Arc::clone(&store)));
     let pause = polled.round().await.context("reading the cluster")?;
-    let callers = Arc::new(Owner { key: key.clone(), polled: Arc::clone(&polled) });
+    let callers = Arc::new(KeyOwner { key: key.clone(), polled: Arc::clone(&polled) });
     let source = Arc::new(Laptop::new(client, Arc::clone(&polled), configuration));
     let hosts = ["127.0.0.1", "localhost"].map(|host| format!("{host}:{port}"));
     let dashboard = Dashboard::new(store, callers, source, STREAMS).only_for(hosts.into());

@@ -33,12 +33,12 @@ pub enum Right {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownRight {
     may: bool,
     at: Instant,
 }
 
-impl Known {
+impl KnownRight {
     fn age(self, now: Instant) -> Duration {
         now.saturating_duration_since(self.at)
     }
@@ -63,12 +63,12 @@ pub struct Questions {
 
 /// The known rights of one user.
 #[derive(Debug, Default)]
-pub struct Rights(BTreeMap<Right, Known>);
+pub struct Rights(BTreeMap<Right, KnownRight>);
 
 impl Rights {
     /// An answer of the API server.
     pub fn put(&mut self, right: Right, may: bool, now: Instant) {
-        self.0.insert(right, Known { may, at: now });
+        self.0.insert(right, KnownRight { may, at: now });
     }
 
     /// Whether a right is granted.
@@ -113,7 +113,7 @@ impl Rights {
     /// What the user may see.
     pub fn caller(&self, user: &str, all: &BTreeSet<Name>, now: Instant) -> Caller {
         let everything = self.may(&Right::All, now);
-        let of = |(right, known): (&Right, &Known)| match right {
+        let of = |(right, known): (&Right, &KnownRight)| match right {
             Right::In(namespace) if known.may && known.counts(now) => Some(Name::clone(namespace)),
             _ => None,
         };

@@ -78,7 +78,7 @@ pub(super) const PER_BYTE_READ: usize = 3;
 /// The request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Asked {
+struct SimulationRequest {
     #[serde(rename = "for")]
     lasts: Option<String>,
     changes: Vec<Change>,
@@ -258,9 +258,9 @@ fn too_long(most: Duration) -> Refusal {
 }
 
 /// Parses the request. Lists of values are refused: serde would accept one for an object, with its fields in order.
-fn parsed(body: &[u8]) -> Result<Asked, String> {
+fn parsed(body: &[u8]) -> Result<SimulationRequest, String> {
     if body.is_empty() {
-        return Ok(Asked::default());
+        return Ok(SimulationRequest::default());
     }
     let unreadable = |error| format!("the body cannot be read: {error}");
     let body: Value = serde_json::from_slice(body).map_err(unreadable)?;

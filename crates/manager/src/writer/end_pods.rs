@@ -106,7 +106,7 @@ struct Annotations {
 /// Reads the UID of the controller alone from owner references.
 fn controller<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
-    struct Owner {
+    struct OwnerReference {
         uid: String,
         #[serde(default)]
         controller: bool,
@@ -125,7 +125,7 @@ fn controller<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Strin
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut owners: A) -> Result<Self::Value, A::Error> {
             let mut found = None;
-            while let Some(Owner { uid, controller }) = owners.next_element()? {
+            while let Some(OwnerReference { uid, controller }) = owners.next_element()? {
                 found = found.or_else(|| controller.then_some(uid));
             }
             Ok(found)

@@ -1,7 +1,7 @@
 //! `make demo`: a whole cluster of fake nodes with Sluice, an example on it, and a live table of what happens.
 
-mod keeper;
 mod rows;
+mod runner;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, patient_client_o
 use sluice_tests::story;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use keeper::{Args as KeeperArgs, run as keep};
+pub use runner::{Args as RunnerArgs, run as keep};
 
 /// Run an example on a cluster of fake nodes.
 #[derive(Parser)]
@@ -81,7 +81,7 @@ async fn play(args: &Args, folder: &Path) -> Result<ExitCode> {
         eprintln!("the manager's log ends:\n{}", stage.manager.log_tail(30));
     }
     if args.keep {
-        keeper::hand_over(stage).await?;
+        runner::hand_over(stage).await?;
     } else {
         let Stage { manager, jobset, autoscaler, plane } = stage;
         let (took, _) = manager.stop().await?;

@@ -1,4 +1,4 @@
-//! Names of types and functions: retired names whose words are plain English otherwise, and names that two types of one crate have.
+//! Names of types, functions and modules: retired names whose words are plain English otherwise, and names that two types of one crate have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -42,11 +42,47 @@ const WORDS: &[(&str, &str)] = &[
     ("telling", "the name of what it does"),
 ];
 
+/// Modules whose names have a word of [`PARTS`] still: their paths without the ending. None is added; one that is renamed leaves the list.
+const MODULES: &[&str] = &["crates/core/src/room", "crates/engine/src/hotswap/room"];
+
 /// Names that several types of one crate had before.
 const ONCE: &[&str] = &["Decision", "Entry", "Outcome", "State", "Place", "Displaced"];
 
-/// Findings for each definition with such a name. A crate is everything below `crates/NAME/src/`; test programs have names of their own.
+/// Findings for each definition and each module with such a name. A crate is everything below `crates/NAME/src/`; test programs have names of their own.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
+    let mut findings = modules(files.keys().map(String::as_str), MODULES);
+    findings.extend(definitions(files));
+    findings
+}
+
+/// Findings for each module of a crate whose name has a retired word, except for those that are known, and for each known one that is not there.
+fn modules<'a>(paths: impl Iterator<Item = &'a str>, known: &[&str]) -> Vec<String> {
+    let (mut findings, mut unseen) = (Vec::new(), BTreeSet::from_iter(known.iter().copied()));
+    for path in paths.filter(|path| crate_of(path).is_some()) {
+        let Some(stem) = path.strip_suffix(".rs") else { continue };
+        if let Some(of) = known
+            .iter()
+            .find(|of| stem.strip_prefix(**of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        {
+            unseen.remove(of);
+            continue;
+        }
+        let names = stem.split('/').skip(3);
+        let retired = names
+            .flat_map(|name| name.split('_'))
+            .find_map(|word| PARTS.iter().find(|(retired, _)| word.eq_ignore_ascii_case(retired)));
+        if let Some((word, instead)) = retired {
+            findings
+                .push(format!("{path}: {:?} is a retired name of a module: {instead}", word.to_lowercase()));
+        }
+    }
+    findings.extend(
+        unseen.into_iter().map(|of| format!("{of}: is gone, so it leaves the list of modules in names.rs")),
+    );
+    findings
+}
+
+fn definitions(files: &BTreeMap<String, String>) -> Vec<String> {
     let (mut findings, mut seen) = (Vec::new(), BTreeMap::new());
     for (path, text) in
         files.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|end| end == "rs"))
@@ -118,7 +154,7 @@ mod tests {
     use super::*;
 
     fn findings(files: &[(&str, &str)]) -> Vec<String> {
-        check(&files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
+        definitions(&files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
     }
 
     #[test]
@@ -140,6 +176,28 @@ mod tests {
             found,
             ["crates/a/src/b.rs:1: enum \"FoundRoom\" is a retired name: free capacity, bound"]
         );
+    }
+
+    #[test]
+    fn a_retired_word_in_the_name_of_a_module_is_found_but_for_those_that_are_known() {
+        let paths = [
+            "crates/a/src/room.rs",
+            "crates/a/src/free_room.rs",
+            "crates/a/src/scene/mod.rs",
+            "crates/a/src/mushrooms.rs",
+            "crates/a/src/known_room.rs",
+            "crates/a/src/known_room/tests.rs",
+            "crates/a/tests/looks.rs",
+            "docs/room.rs",
+        ];
+        let found = modules(paths.into_iter(), &["crates/a/src/known_room", "crates/a/src/gone_room"]);
+        let names = [
+            "crates/a/src/room.rs: \"room\" is a retired name of a module: free capacity, bound",
+            "crates/a/src/free_room.rs: \"room\" is a retired name of a module: free capacity, bound",
+            "crates/a/src/scene/mod.rs: \"scene\" is a retired name of a module: snapshot",
+            "crates/a/src/gone_room: is gone, so it leaves the list of modules in names.rs",
+        ];
+        assert_eq!(found, names);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use sluice_testkit::browser::{Page, Scheme};
 use sluice_testkit::kubectl::kubectl;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, binary};
+use sluice_tests::book::{blocks, typed};
 use sluice_tests::place::{DEADLINE, Place};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -17,11 +18,18 @@ use tokio::process::{Child, Command};
 use super::page::{go, is_own_and_quiet, open_report, placed_in, play};
 use super::{Caller, data};
 
-/// The program, and the address that it prints.
-async fn start(kubeconfig: &Path, more: &[&str]) -> (Child, String) {
+/// The commands of the page in its blocks about a laptop.
+fn commands_of_the_page() -> [String; 3] {
+    let page = blocks("docs/tasks/dashboard.md", "sh").unwrap();
+    let commands: Vec<_> = page[..2].iter().flat_map(|block| block.lines()).map(str::to_owned).collect();
+    commands.try_into().unwrap()
+}
+
+/// The program as a line of the page starts it, without a browser, and the address that it prints.
+async fn start(plane: &ControlPlane, kubeconfig: &Path, line: &str) -> (Child, String) {
     let mut command = Command::new(binary().unwrap());
-    command.args(["dashboard", "--no-open"]).arg("--kubeconfig").arg(kubeconfig).env_remove("KUBECONFIG");
-    command.args(more);
+    command.args(line.strip_prefix("sluice ").unwrap().split(' ')).arg("--no-open");
+    command.arg("--kubeconfig").arg(kubeconfig).env_remove("KUBECONFIG").current_dir(plane.folder());
     let mut program = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
     let first = lines.next_line().await.unwrap().unwrap();
@@ -31,7 +39,8 @@ async fn start(kubeconfig: &Path, more: &[&str]) -> (Child, String) {
 
 /// With an administrator's kubeconfig, and with one of a team's user. `theirs` has a job that is deleted meanwhile.
 pub async fn look(plane: &ControlPlane, (ours, theirs, racks): (&Place<'_>, &Place<'_>, &Place<'_>)) {
-    let (mut program, url) = start(&plane.kubeconfig_path(), &[]).await;
+    let [plain, ..] = commands_of_the_page();
+    let (mut program, url) = start(plane, &plane.kubeconfig_path(), &plain).await;
     let (address, key) = url.split_once("/#key=").unwrap();
     let owner = Caller::new(address, Some(key));
     who_may_ask(&owner, address).await;
@@ -90,10 +99,9 @@ async fn which_configuration_is_simulated(plane: &ControlPlane, owner: &Caller) 
         serde_json::from_str::<Value>(&text).unwrap()["defaultConfiguration"].clone()
     };
     assert_eq!(assumed(owner).await, true);
-    let file = plane.folder().join("manager.yaml");
-    std::fs::write(&file, "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n").unwrap();
-    let args = ["--config", file.to_str().unwrap()];
-    let (mut program, url) = start(&plane.kubeconfig_path(), &args).await;
+    let [_, save, with_file] = commands_of_the_page();
+    typed(plane, plane.folder(), &save).await.unwrap();
+    let (mut program, url) = start(plane, &plane.kubeconfig_path(), &with_file).await;
     let (address, key) = url.split_once("/#key=").unwrap();
     assert_eq!(assumed(&Caller::new(address, Some(key))).await, false);
     program.kill().await.unwrap();
@@ -186,7 +194,8 @@ async fn places_in_the_queue(owner: &Caller, alice: &Caller) {
 /// With the rights of a team's user, other teams' jobs are not there, and what cannot be read is said in words.
 async fn of_a_team(plane: &ControlPlane, owner: &Caller, ours: &Place<'_>) {
     let kubeconfig = plane.kubeconfig_for_service_account("dash-a", "alice").await.unwrap();
-    let (mut program, url) = start(&kubeconfig, &[]).await;
+    let [plain, ..] = commands_of_the_page();
+    let (mut program, url) = start(plane, &kubeconfig, &plain).await;
     let (address, key) = url.split_once("/#key=").unwrap();
     places_in_the_queue(owner, &Caller::new(address, Some(key))).await;
     let mut page = Page::start().await.unwrap();

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use sluice_testkit::assets::workspace;
+use sluice_testkit::ControlPlane;
 use sluice_testkit::kubectl::{apply, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, shell};
+use sluice_tests::book;
 use sluice_tests::place::DEADLINE;
 
 /// What pages take for granted: the job and the queues that their commands name.
@@ -31,21 +31,14 @@ spec:
       containers: [{name: main, image: busybox, resources: {requests: {cpu: 100, memory: 1Gi}}}]
 ";
 
-/// The fenced blocks of a page in a language, in their order.
+/// The fenced blocks of a page in a language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
-    let text = fs::read_to_string(workspace().join(page)).unwrap();
-    let fence = format!("```{language}\n");
-    let found: Vec<_> =
-        text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect();
-    assert!(!found.is_empty(), "{page} has no block of {language}");
-    found
+    book::blocks(page, language).unwrap()
 }
 
 /// Types a script; what it printed.
 async fn typed(plane: &ControlPlane, script: &str) -> String {
-    let pasted = shell::paste(plane, plane.folder(), script).await.unwrap();
-    assert_eq!(pasted.code, Some(0), "{script}\n{}", pasted.printed);
-    pasted.printed
+    book::typed(plane, plane.folder(), script).await.unwrap()
 }
 
 pub async fn its_pages_work_as_they_are_typed(plane: &ControlPlane) {

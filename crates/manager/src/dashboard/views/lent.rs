@@ -19,7 +19,7 @@ use crate::dashboard::snapshot::{QueueSums, Snapshot};
 
 /// A queue or Cohort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner<'a> {
+enum QuotaOwner<'a> {
     Queue(&'a str),
     Cohort(&'a str),
 }
@@ -29,12 +29,12 @@ type Slot<'a> = (&'a str, &'a str);
 
 /// What each owner lends.
 #[derive(Debug, Default)]
-pub struct Lent<'a>(BTreeMap<(Owner<'a>, Slot<'a>), i64>);
+pub struct Lent<'a>(BTreeMap<(QuotaOwner<'a>, Slot<'a>), i64>);
 
 /// A queue or Cohort in the tree of one slot.
 #[derive(Debug)]
 struct Member<'a> {
-    owner: Owner<'a>,
+    owner: QuotaOwner<'a>,
     /// The place of the Cohort above, which is before it.
     above: Option<usize>,
     /// Of a Cohort: its own quota that can be lent.
@@ -76,15 +76,15 @@ impl<'a> Lent<'a> {
 
     /// What a queue lends of a quota.
     pub fn by_queue(&self, name: &str, quota: &Quota) -> i64 {
-        self.get(Owner::Queue(name), quota)
+        self.get(QuotaOwner::Queue(name), quota)
     }
 
     /// What others use of a Cohort's own quota.
     pub fn by_cohort(&self, name: &str, quota: &Quota) -> i64 {
-        self.get(Owner::Cohort(name), quota)
+        self.get(QuotaOwner::Cohort(name), quota)
     }
 
-    fn get(&self, owner: Owner<'_>, quota: &Quota) -> i64 {
+    fn get(&self, owner: QuotaOwner<'_>, quota: &Quota) -> i64 {
         self.0.get(&(owner, (&*quota.flavor, &*quota.resource))).copied().unwrap_or(0)
     }
 }
@@ -118,7 +118,7 @@ fn cohorts_from_above(snapshot: &Snapshot) -> Vec<(&str, Option<usize>)> {
 /// A quota of a slot, and what is used of it.
 #[derive(Debug)]
 struct OfSlot<'a> {
-    owner: Owner<'a>,
+    owner: QuotaOwner<'a>,
     /// The place of the Cohort itself, or of the one above the queue.
     place: usize,
     quota: &'a Quota,
@@ -136,7 +136,7 @@ fn by_slot<'a>(
     };
     for (place, (name, _)) in order.iter().enumerate() {
         for quota in snapshot.cohorts.get(*name).iter().flat_map(|row| &row.quotas) {
-            put(OfSlot { owner: Owner::Cohort(name), place, quota, used: 0 });
+            put(OfSlot { owner: QuotaOwner::Cohort(name), place, quota, used: 0 });
         }
     }
     let places: BTreeMap<&str, usize> =
@@ -146,7 +146,7 @@ fn by_slot<'a>(
         let sums = snapshot.complete.then(|| snapshot.sums().get(name)).map(|sums| sums.unwrap_or(&NO_SUMS));
         for quota in &row.quotas {
             let used = used(row, sums, quota);
-            put(OfSlot { owner: Owner::Queue(name), place: *place, quota, used });
+            put(OfSlot { owner: QuotaOwner::Queue(name), place: *place, quota, used });
         }
     }
     slots
@@ -174,7 +174,7 @@ fn members<'a>(
         let (name, above) = order[place];
         places[place] = Some(all.len());
         all.push(Member {
-            owner: Owner::Cohort(name),
+            owner: QuotaOwner::Cohort(name),
             above: above.and_then(|above| places[above]),
             own: 0,
             borrows: 0,
@@ -186,7 +186,7 @@ fn members<'a>(
     for OfSlot { owner, place, quota, used } in held {
         let limit = quota.lending_limit.unwrap_or(i64::MAX);
         match (owner, places[*place]) {
-            (Owner::Cohort(_), Some(at)) => {
+            (QuotaOwner::Cohort(_), Some(at)) => {
                 all[at].own = quota.nominal.max(0);
                 all[at].lends = limit;
             }
@@ -208,10 +208,10 @@ fn members<'a>(
 }
 
 /// How much each lends. What is above a member is before it.
-fn settle<'a>(all: &mut [Member<'a>]) -> Vec<(Owner<'a>, i64)> {
+fn settle<'a>(all: &mut [Member<'a>]) -> Vec<(QuotaOwner<'a>, i64)> {
     // Bottom up: what members lend each other, and what is left or missing. Until then `lends` of a Cohort is its limit.
     for at in (0..all.len()).rev() {
-        if matches!(all[at].owner, Owner::Cohort(_)) {
+        if matches!(all[at].owner, QuotaOwner::Cohort(_)) {
             let member = &mut all[at];
             let can = member.own.saturating_add(member.members);
             member.inside = member.borrows.min(can);
@@ -238,8 +238,8 @@ fn settle<'a>(all: &mut [Member<'a>]) -> Vec<(Owner<'a>, i64)> {
             rest[above] = (wanted - part, can.saturating_sub(member.lends));
         }
         let given = match member.owner {
-            Owner::Queue(_) => asked[at],
-            Owner::Cohort(_) => {
+            QuotaOwner::Queue(_) => asked[at],
+            QuotaOwner::Cohort(_) => {
                 let total = member.inside.saturating_add(asked[at]);
                 let own = total.min(member.own);
                 rest[at] = (total - own, member.members);

@@ -30,26 +30,26 @@ fn ready_file(folder: &Path) -> PathBuf {
     folder.join("kept")
 }
 
-/// Starts the keeper, waits until it is in charge, and releases everything here.
+/// Starts the runner, waits until it is in charge, and releases everything here.
 pub async fn hand_over(stage: Stage) -> Result<()> {
     let Stage { manager, jobset, autoscaler, plane } = stage;
     let folder = plane.folder().to_path_buf();
     let mut programs = plane.program_ids();
     programs.extend([manager.id(), jobset.id()]);
-    let log = File::create(folder.join("logs/keeper.log")).context("opening the keeper's log")?;
+    let log = File::create(folder.join("logs/runner.log")).context("opening the runner's log")?;
     let mut command = Command::new(std::env::current_exe().context("asking for the running program")?);
-    command.arg("demo-keeper").arg(&folder).args(programs.iter().map(u32::to_string));
-    let outputs = log.try_clone().context("opening the keeper's log")?;
-    let keeper = command
+    command.arg("demo-runner").arg(&folder).args(programs.iter().map(u32::to_string));
+    let outputs = log.try_clone().context("opening the runner's log")?;
+    let runner = command
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(outputs)
         .spawn()
-        .context("starting the keeper")?;
+        .context("starting the runner")?;
     drop(autoscaler);
     let ready = ready_file(&folder);
-    eventually("the keeper to take over", Duration::from_secs(20), || async {
+    eventually("the runner to take over", Duration::from_secs(20), || async {
         Ok(progress(ready.exists(), "it is not in charge yet"))
     })
     .await?;
@@ -66,7 +66,7 @@ pub async fn hand_over(stage: Stage) -> Result<()> {
     println!(
         "Logs are in {}. To stop it and remove everything:\n\n    kill {}\n",
         logs.display(),
-        keeper.id()
+        runner.id()
     );
     Ok(())
 }
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
         let kubeconfig = args.folder.join("admin.kubeconfig");
         let autoscaler = autoscaler::StandIn::start(&kubeconfig, autoscaler::Served::Both).await?;
-        fs::write(ready_file(&args.folder), "").context("cannot report that the keeper is in charge")?;
+        fs::write(ready_file(&args.folder), "").context("cannot report that the runner is in charge")?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

@@ -1,5 +1,5 @@
-//! Room in a job for the manager's writes: the API server refuses a write that makes the annotations of an object or a pod template too large, and
-//! etcd refuses an object that is too large, so that a job of the largest size could be neither started nor stopped properly.
+//! How large a job may be, so that the manager can write to it: the API server refuses a write that makes the annotations of an object or a pod
+//! template too large, and etcd refuses an object that is too large, so that a job of the largest size could be neither started nor stopped properly.
 
 use std::collections::BTreeMap;
 
