@@ -163,6 +163,11 @@ pub(crate) trait Adapter: Sync {
         object::ran(&object["status"], self.kind().integration().succeeded)
     }
 
+    /// How many pods it still has to complete, where each that succeeds is followed by another: see [`crate::left_to_complete`].
+    fn left_to_complete(&self, _object: &Value, _succeeded: i64) -> Option<i64> {
+        None
+    }
+
     /// The merge patch that lowers its number of pods, where its user can do that.
     fn with_pods(&self, _pods: i32) -> Option<Value> {
         None

@@ -23,9 +23,11 @@ mod described;
 mod external;
 mod jaxjob;
 mod job;
+mod job_maker;
 mod jobset;
 mod leaderworkerset;
 mod made_pod;
+mod minicluster;
 mod mpijob;
 mod object;
 mod paddlejob;
@@ -62,6 +64,7 @@ use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, Templ
 
 pub use adapter::{Schema, State};
 pub use declared::{declare, declare_kinds};
+pub use job_maker::{JOB_MAKERS, JobMaker};
 pub use made_pod::{MadePod, Maker, PodMarks};
 pub use patch::{Patch, Step, applied_by};
 pub use pod_group::{PodGroup, path_of};
@@ -219,6 +222,12 @@ pub fn ran(kind: JobKind, object: &Value) -> Option<(Timestamp, Timestamp)> {
 /// The longest running time of a job in seconds, by its own spec.
 pub fn deadline_seconds(kind: JobKind, object: &Value) -> Option<i64> {
     registry::of(kind).deadline_seconds(object)
+}
+
+/// How many pods a job still has to complete, where each that succeeds is followed by another: it has more completions than pods at a time. `succeeded`
+/// is how many are known to have succeeded, which its status may not say yet.
+pub fn left_to_complete(kind: JobKind, object: &Value, succeeded: i64) -> Option<i64> {
+    registry::of(kind).left_to_complete(object, succeeded)
 }
 
 /// The merge patch that lowers a job's number of pods, where its user can do that.

@@ -65,6 +65,14 @@ impl Adapter for Job {
         object["spec"]["activeDeadlineSeconds"].as_i64()
     }
 
+    fn left_to_complete(&self, object: &Value, succeeded: i64) -> Option<i64> {
+        let spec = &object["spec"];
+        let completions = spec["completions"].as_i64()?;
+        let known = successes(&object["status"]).max(succeeded);
+        (completions > spec["parallelism"].as_i64().unwrap_or(1))
+            .then(|| completions.saturating_sub(known).max(0))
+    }
+
     fn with_pods(&self, pods: i32) -> Option<Value> {
         Some(json!({"spec": {"parallelism": pods}}))
     }

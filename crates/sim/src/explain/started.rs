@@ -162,15 +162,6 @@ fn admitted(workload: &Value) -> (i64, i64) {
     each.fold((0, 0), |(wanted, given_back), (count, back)| (wanted + count - back, given_back + back))
 }
 
-/// How many pods a Job still has to complete, if each that succeeds is followed by another: it has more completions than pods at a time.
-fn left_to_complete(job: &Value, succeeded: i64) -> Option<i64> {
-    let spec = &job["spec"];
-    let completions = spec["completions"].as_i64().filter(|_| job["kind"] == "Job")?;
-    let known = job["status"]["succeeded"].as_i64().unwrap_or(0).max(succeeded);
-    (completions > spec["parallelism"].as_i64().unwrap_or(1))
-        .then(|| completions.saturating_sub(known).max(0))
-}
-
 /// The finding that pods of an admitted job do not exist, if all its pods were read.
 pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> Option<Finding> {
     if !subject.all_pods || holds(workload, "PodsReady") {
@@ -190,7 +181,11 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     let succeeded = count(&|pod| phase(pod, "Succeeded"));
     let (wanted, given_back) = admitted(workload);
     // Of the pods that succeeded, those that were given back are not wanted any more.
-    let (wanted, there) = match subject.job.as_ref().and_then(|job| left_to_complete(job, succeeded)) {
+    let left = subject.job.as_ref().and_then(|object| match job.kind {
+        Kind::Job(kind) => sluice_jobs::left_to_complete(kind, object, succeeded),
+        _ => None,
+    });
+    let (wanted, there) = match left {
         Some(left) => (wanted.min(left), lives),
         None => (wanted, lives.saturating_add((succeeded - given_back).max(0))),
     };
