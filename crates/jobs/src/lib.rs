@@ -15,44 +15,29 @@
 
 mod adapter;
 mod affinity;
-mod appwrapper;
 mod bulk;
 mod declared;
-mod deployment;
 mod described;
 mod external;
-mod jaxjob;
-mod job;
 mod job_maker;
-mod jobset;
-mod leaderworkerset;
 mod made_pod;
 mod minicluster;
-mod mpijob;
 mod object;
-mod paddlejob;
 mod patch;
 mod pod_group;
-pub mod pods;
-mod pytorchjob;
 mod ray;
-mod raycluster;
-mod rayjob;
-mod rayservice;
 mod registry;
 mod replica_specs;
 mod review;
 mod scheduling;
 mod serving;
-mod spark;
-mod statefulset;
 #[cfg(test)]
 mod testing;
-mod tfjob;
 mod topology;
-mod trainjob;
 pub mod webhook;
-mod xgboostjob;
+
+// The folders of the job kinds.
+sluice_api::job_modules!();
 
 // Tests name what is public as others do.
 #[cfg(test)]

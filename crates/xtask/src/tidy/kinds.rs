@@ -7,7 +7,7 @@ use std::path::Path;
 use sluice_api::job::JobKind;
 
 /// Where kinds are listed.
-const TABLE: &str = "crates/api/src/job/kind/table.rs";
+pub(super) const TABLE: &str = "crates/api/src/job/kind/table.rs";
 
 /// The file in a kind's folder that says what the kind is. The table includes it; it may name the kinds of the parts.
 const DESCRIPTOR: &str = "descriptor.rs";
@@ -198,9 +198,14 @@ fn is_descriptor(path: &str) -> bool {
 /// The name and the folder of the entry that a line of the table is.
 fn entry(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.trim_start().split_once(" by ")?;
-    let (folder, _) = rest.split_once("::").filter(|_| rest.ends_with(';'))?;
+    let (folder, _) = rest.trim_start_matches("pub ").split_once("::").filter(|_| rest.ends_with(';'))?;
     let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     is_name.then_some((name, folder))
+}
+
+/// The folders that the table lists.
+pub(super) fn folders(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().filter_map(entry).map(|(_, folder)| folder)
 }
 
 /// The kinds of the table, in the order of [`JobKind::ALL`].
