@@ -30,11 +30,14 @@ IMAGE   ?= sluice:$(VERSION)
 MDBOOK_VERSION := 0.5.4
 MDBOOK  := $(TARGET)/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 
+# A macro makes the modules of the job kinds, where cargo fmt does not find them.
+FORMAT_KINDS := rustfmt --edition 2024 crates/jobs/src/*/mod.rs
+
 # Ends a target that needs a command of cargo that is not installed.
 needs = @cargo $(1) --version >/dev/null 2>&1 || { echo "make $@ needs cargo-$(1): cargo install cargo-$(1) --locked" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test lint try demo docs book bench bench-hotswap race crds image clean mutants mutants-sample exhaustive fresh properties dev control-plane fuzz day soak soak-tools
+.PHONY: help build fmt check test lint try demo docs book bench bench-hotswap race crds image clean mutants mutants-sample exhaustive fresh properties dev control-plane fuzz day soak soak-tools
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,8 +45,13 @@ help: ## List the targets
 build: ## Build the release binaries, target/release/sluice and target/release/kubectl-kueue, with their debug info beside them (*.debug)
 	$(BUILD)
 
+fmt: ## Format the code, also that of the job kinds, which cargo fmt alone does not find
+	cargo fmt --all
+	$(FORMAT_KINDS)
+
 check: ## Check what needs no control plane, in minutes: format, rules of the house, generated files, unit tests and rules
 	cargo fmt --all --check
+	$(FORMAT_KINDS) --check
 	cargo build --locked --workspace
 	$(XTASK) crds --check
 	$(XTASK) tidy
@@ -71,6 +79,7 @@ properties: dev ## Play the property tests with a fresh seed, and more of them (
 
 lint: control-plane ## Check format, lints, rules of the house and generated files
 	cargo fmt --all --check
+	$(FORMAT_KINDS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(XTASK) crds --check
 	$(XTASK) manifests --check

@@ -84,10 +84,14 @@ pub async fn in_cluster(
     Ok(found)
 }
 
-/// The jobs in a namespace of manifests that the maker made.
+/// The jobs in a namespace of manifests that the maker made. An object that says nothing of its namespace is in `default`.
 pub fn in_manifests(objects: &[Manifest], namespace: &str, maker: &Named) -> Vec<Made> {
+    let is_there = |made: &Made| match made.namespace.as_str() {
+        "" => namespace == "default",
+        own => own == namespace,
+    };
     let made = |manifest: &Manifest| match manifest.kind {
-        Kind::Job(kind) => made(kind, &manifest.object, maker).filter(|made| made.namespace == namespace),
+        Kind::Job(kind) => made(kind, &manifest.object, maker).filter(is_there),
         _ => None,
     };
     objects.iter().filter_map(made).collect()
@@ -121,6 +125,28 @@ mod tests {
         for other in ["minicluster/x", "cluster/lammps", "minicluster.example.com/lammps"] {
             assert_eq!(in_manifests(&jobs, "a", &Named::parse(other).unwrap()), [], "{other}");
         }
+    }
+
+    #[test]
+    fn a_mini_cluster_of_a_file_goes_by_its_own_name() {
+        let of = |metadata: Value| {
+            let spec = json!({"containers": [{"image": "i"}]});
+            let cluster = json!({"apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster", "metadata": metadata, "spec": spec});
+            let file = sluice_sim::File { name: "f".to_owned(), text: cluster.to_string(), named: true };
+            let objects = sluice_sim::Manifests::read(&[file]).unwrap().objects;
+            let namespace = metadata["namespace"].as_str().unwrap_or("default").to_owned();
+            let maker = Named::parse("minicluster/lammps").unwrap();
+            the_one(in_manifests(&objects, &namespace, &maker)).unwrap()
+        };
+        for metadata in [
+            json!({"name": "lammps", "namespace": "a"}),
+            json!({"name": "lammps", "namespace": "a", "uid": "u"}),
+            json!({"name": "lammps"}),
+        ] {
+            let made = of(metadata.clone()).unwrap();
+            assert_eq!((made.kind, &*made.name), (JobKind::JOB, "lammps"), "{metadata}");
+        }
+        assert_eq!(of(json!({"name": "other", "namespace": "a"})), None);
     }
 
     #[test]

@@ -163,6 +163,16 @@ pub(crate) trait Adapter: Sync {
         object::ran(&object["status"], self.kind().integration().succeeded)
     }
 
+    /// How many pods it still has to complete, where each that succeeds is followed by another: see [`crate::left_to_complete`].
+    fn left_to_complete(&self, _object: &Value, _succeeded: i64) -> Option<i64> {
+        None
+    }
+
+    /// How many of its pods failed and are followed by no others.
+    fn failed_for_good(&self, _object: &Value) -> i64 {
+        0
+    }
+
     /// The merge patch that lowers its number of pods, where its user can do that.
     fn with_pods(&self, _pods: i32) -> Option<Value> {
         None

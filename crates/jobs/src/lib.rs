@@ -15,42 +15,29 @@
 
 mod adapter;
 mod affinity;
-mod appwrapper;
 mod bulk;
 mod declared;
-mod deployment;
 mod described;
 mod external;
-mod jaxjob;
-mod job;
-mod jobset;
-mod leaderworkerset;
+mod job_maker;
 mod made_pod;
-mod mpijob;
+mod minicluster;
 mod object;
-mod paddlejob;
 mod patch;
 mod pod_group;
-pub mod pods;
-mod pytorchjob;
 mod ray;
-mod raycluster;
-mod rayjob;
-mod rayservice;
 mod registry;
 mod replica_specs;
 mod review;
 mod scheduling;
 mod serving;
-mod spark;
-mod statefulset;
 #[cfg(test)]
 mod testing;
-mod tfjob;
 mod topology;
-mod trainjob;
 pub mod webhook;
-mod xgboostjob;
+
+// The folders of the job kinds.
+sluice_api::job_modules!();
 
 // Tests name what is public as others do.
 #[cfg(test)]
@@ -62,6 +49,7 @@ use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, Templ
 
 pub use adapter::{Schema, State};
 pub use declared::{declare, declare_kinds};
+pub use job_maker::{JOB_MAKERS, JobMaker};
 pub use made_pod::{MadePod, Maker, PodMarks};
 pub use patch::{Patch, Step, applied_by};
 pub use pod_group::{PodGroup, path_of};
@@ -221,14 +209,21 @@ pub fn deadline_seconds(kind: JobKind, object: &Value) -> Option<i64> {
     registry::of(kind).deadline_seconds(object)
 }
 
+/// How many pods a job still has to complete, where each that succeeds is followed by another: it has more completions than pods at a time. `succeeded`
+/// is how many are known to have succeeded, which its status may not say yet.
+pub fn left_to_complete(kind: JobKind, object: &Value, succeeded: i64) -> Option<i64> {
+    registry::of(kind).left_to_complete(object, succeeded)
+}
+
 /// The merge patch that lowers a job's number of pods, where its user can do that.
 pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
     registry::of(kind).with_pods(pods)
 }
 
-/// How many indexes of a `batch/v1` Job failed for good (`backoffLimitPerIndex`): no other pods are made for them.
-pub fn failed_indexes(job: &Value) -> i64 {
-    job::failed_indexes(job)
+/// How many pods of a job failed and are followed by no others, as those of an index of a `batch/v1` Job that failed for good
+/// (`backoffLimitPerIndex`).
+pub fn failed_for_good(kind: JobKind, object: &Value) -> i64 {
+    registry::of(kind).failed_for_good(object)
 }
 
 /// Whether a Workload has unchanged copies of the pod templates of its job, so that both can be cut in the same way.

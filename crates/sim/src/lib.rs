@@ -17,7 +17,6 @@ pub mod duration;
 pub mod explain;
 #[cfg(feature = "faults")]
 pub mod faults;
-mod flux;
 mod futures;
 mod json;
 mod left_out;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sluice_engine::Kind;
+use sluice_jobs::JobMaker;
 
-use crate::flux;
 use crate::json::text;
 use crate::object::kind_of;
 use crate::observed::Observed;
@@ -108,7 +108,8 @@ fn documents(text: &str) -> Vec<String> {
 }
 
 impl Manifests {
-    /// Reads files. Every mistake is collected. A Flux MiniCluster is read as the Job that its operator makes of it, unless that Job is there, too.
+    /// Reads files. Every mistake is collected. An object that is no job and has one made of it ([`JobMaker`]), such as a Flux MiniCluster, is read as
+    /// that job, unless that is there, too.
     ///
     /// # Errors
     ///
@@ -130,8 +131,8 @@ impl Manifests {
                 }
             }
         }
-        for (source, cluster) in std::mem::take(&mut reading.clusters) {
-            reading.take_cluster(&source, &cluster);
+        for (source, maker, object) in std::mem::take(&mut reading.makers) {
+            reading.take_made(&source, maker, &object);
         }
         if reading.errors.is_empty() { Ok(reading.found) } else { Err(reading.errors) }
     }
@@ -142,8 +143,8 @@ impl Manifests {
 struct Reading {
     found: Manifests,
     errors: Vec<ManifestError>,
-    /// MiniClusters: whether their Jobs are there is known at the end.
-    clusters: Vec<(Source, Value)>,
+    /// Objects whose jobs are made of them: whether these are there is known at the end.
+    makers: Vec<(Source, &'static JobMaker, Value)>,
 }
 
 impl Reading {
@@ -152,7 +153,7 @@ impl Reading {
         let metadata = &mut value["metadata"];
         let prefix = text(&metadata["generateName"]).to_owned();
         if !prefix.is_empty() && text(&metadata["name"]).is_empty() {
-            let number = self.found.objects.len() + self.clusters.len();
+            let number = self.found.objects.len() + self.makers.len();
             metadata["name"] = Value::from(prefix + &suffix(source, number));
         }
     }
@@ -191,9 +192,9 @@ impl Reading {
             }
             return;
         }
-        if flux::is_mini_cluster(&value) {
+        if let Some(maker) = JobMaker::of(&value) {
             self.generate_name(source, &mut value);
-            self.clusters.push((source.clone(), value));
+            self.makers.push((source.clone(), maker, value));
             return;
         }
         if let Some(kind) = kind_of(&version, &kind) {
@@ -215,9 +216,9 @@ impl Reading {
         self.found.objects.push(Manifest { source: source.clone(), kind, object });
     }
 
-    /// A MiniCluster as its Job.
-    fn take_cluster(&mut self, source: &Source, cluster: &Value) {
-        let Some(job) = flux::job_of(cluster) else { return };
+    /// The job that is made of an object.
+    fn take_made(&mut self, source: &Source, maker: &JobMaker, object: &Value) {
+        let Some(job) = maker.job_of(object) else { return };
         let Some(kind) = kind_of(text(&job["apiVersion"]), text(&job["kind"])) else { return };
         let named =
             |object: &Value| ["name", "namespace"].map(|field| text(&object["metadata"][field]).to_owned());
@@ -239,8 +240,9 @@ fn suffix(source: &Source, number: usize) -> String {
 
 /// Reads a template or an object written inside a scenario.
 pub(crate) fn inline(object: &Value) -> Result<(Kind, Value), String> {
-    if flux::is_mini_cluster(object) {
-        let job = flux::job_of(object).ok_or("expected a MiniCluster of at least one pod")?;
+    if let Some(maker) = JobMaker::of(object) {
+        let job =
+            maker.job_of(object).ok_or_else(|| format!("expected a {} of at least one pod", maker.kind))?;
         return inline(&job);
     }
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));

@@ -48,9 +48,11 @@ pub(crate) struct World {
     uids: u64,
 }
 
+/// An owner that was read of a file may have no uid: then nothing is known of it.
 fn owner_uids(value: &Value) -> Vec<Arc<str>> {
     let owners = value["metadata"]["ownerReferences"].as_array();
-    owners.into_iter().flatten().map(|o| text(&o["uid"]).into()).collect()
+    let uids = owners.into_iter().flatten().map(|owner| text(&owner["uid"]));
+    uids.filter(|uid| !uid.is_empty()).map(Arc::from).collect()
 }
 
 impl World {

@@ -443,6 +443,8 @@ fn a_mini_cluster_runs_as_the_job_that_its_operator_makes_of_it() {
     );
     let pods = record.places.iter().flat_map(|change| change.sets.iter()).flat_map(|set| &set.domains);
     assert_eq!(pods.map(|(_, pods)| *pods).sum::<i64>(), 4, "{:#?}", record.places);
+    let made = manifests.objects.iter().find(|one| one.kind == Kind::Job(JobKind::JOB)).unwrap();
+    assert_eq!(made.object["metadata"]["ownerReferences"][0]["kind"], "MiniCluster");
     let waits = question(&world(11, &cluster(4)), JobKind::JOB, "a").answer().unwrap();
     assert_eq!(waits.state, State::Waiting, "{}", waits.text());
     assert!(waits.text().contains("12"), "four pods of three processors: {}", waits.text());

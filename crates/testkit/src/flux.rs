@@ -96,7 +96,7 @@ async fn look_after(cluster: &DynamicObject, client: &Client) -> Result<Action> 
     let (name, namespace) = (cluster.name_any(), cluster.namespace().unwrap_or_default());
     let jobs: Api<Job> = Api::namespaced(client.clone(), &namespace);
     let Some(known) = jobs.get_opt(&name).await.with_context(|| format!("reading the Job {name}"))? else {
-        let job = serde_json::from_value(job(cluster, size)).context("making a Job")?;
+        let job = serde_json::from_value(job(cluster)).context("making a Job")?;
         jobs.create(&PostParams::default(), &job).await.with_context(|| format!("making the Job {name}"))?;
         let most = cluster.data["spec"]["maxSize"].as_i64().unwrap_or(size).max(size);
         report(cluster, client, json!({"size": size, "maximumSize": most})).await?;
@@ -136,7 +136,8 @@ fn size(cluster: &DynamicObject) -> i64 {
 }
 
 /// The Job of a MiniCluster: as many indexed pods as its size says, each with all of its containers.
-fn job(cluster: &DynamicObject, size: i64) -> Value {
+pub fn job(cluster: &DynamicObject) -> Value {
+    let size = size(cluster);
     let spec = &cluster.data["spec"];
     let (name, pod) = (cluster.name_any(), &spec["pod"]);
     let mut labels = pod["labels"].as_object().cloned().unwrap_or_default();
@@ -173,6 +174,8 @@ fn job(cluster: &DynamicObject, size: i64) -> Value {
                     "setHostnameAsFQDN": false,
                     "nodeSelector": pod["nodeSelector"],
                     "tolerations": pod["tolerations"],
+                    "runtimeClassName": pod["runtimeClassName"],
+                    "schedulerName": pod["schedulerName"],
                     "containers": containers.collect::<Vec<_>>(),
                 },
             },

@@ -6,8 +6,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use sluice_jobs::JobMaker;
 use sluice_testkit::flux;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
@@ -161,4 +162,49 @@ async fn a_minicluster_is_queued_as_its_job() {
     place.wait_for_condition("brief", "Finished", "True/Succeeded").await.unwrap();
     place.delete_job("urgent").await.unwrap();
     place.wait_for_counts([0, 0, 0]).await.unwrap();
+}
+
+/// A value without the fields of maps that are null.
+fn said(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, said(value)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(said).collect(),
+        other => other,
+    }
+}
+
+/// `simulate` plays the one, the stories run the other.
+#[test]
+fn the_job_that_the_stand_in_makes_is_the_simulated_one() {
+    let cluster = json!({
+        "apiVersion": "flux-framework.org/v1alpha2", "kind": "MiniCluster",
+        "metadata": {"name": "a", "uid": "u"},
+        "spec": {
+            "size": 3, "deadlineSeconds": 60, "backoffLimit": 2, "jobLabels": {QUEUE_NAME: "lq"},
+            "pod": {
+                "labels": {"team": "x"}, "annotations": {"sluice.dev/run-seconds": "5"}, "nodeSelector": {"zone": "a"},
+                "tolerations": [{"key": "spot"}], "runtimeClassName": "r", "schedulerName": "s",
+            },
+            "containers": [
+                {"image": "none", "command": "hostname", "resources": {"requests": {"cpu": 1}}},
+                {"name": "side", "image": "other", "resources": {"limits": {"memory": "1Gi"}}},
+            ],
+        },
+    });
+    let simulated = JobMaker::of(&cluster).unwrap().job_of(&cluster).unwrap();
+    let object: DynamicObject = serde_json::from_value(cluster).unwrap();
+    let mut made = said(flux::job(&object));
+    // What the operator needs for itself, and no queue.
+    let template = &mut made["spec"]["template"];
+    for own in ["app.kubernetes.io/name", "namespace", "hpa-selector"] {
+        template["metadata"]["labels"].as_object_mut().unwrap().remove(own);
+    }
+    for own in ["subdomain", "setHostnameAsFQDN"] {
+        template["spec"].as_object_mut().unwrap().remove(own).unwrap();
+    }
+    assert_eq!(made, simulated);
 }

@@ -1,4 +1,5 @@
-//! TrainJobs of every runtime that the trainer ships: the pods of its controllers and of the JobSet controller match our Workloads.
+//! TrainJobs of every runtime that the trainer ships, and of one with the policy `flux`, of which it ships none: the pods of its controllers and of the
+//! JobSet controller match our Workloads.
 //!
 //! No node has the label of the flavor, so pods are never started. The test reports the results of pods that would run, or leaves them out: it marks
 //! the pods of initializers as ended, since the training Jobs wait for that, and no initializer makes the cache of `torch-distributed-with-cache`.
@@ -63,6 +64,19 @@ fn without_claims(runtime: &mut Value) {
     }
 }
 
+/// A runtime with the policy `flux`.
+fn flux() -> Value {
+    let pod =
+        json!({"containers": [{"name": "node", "image": "none", "resources": {"requests": {"cpu": "1"}}}]});
+    let trains = json!({"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}});
+    let node = json!({"name": "node", "template": {"metadata": trains, "spec": {"template": {"spec": pod}}}});
+    json!({
+        "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "flux", "labels": {"trainer.kubeflow.org/framework": "flux"}},
+        "spec": {"mlPolicy": {"numNodes": 1, "flux": {}}, "template": {"spec": {"replicatedJobs": [node]}}},
+    })
+}
+
 /// Installs the runtimes.
 async fn install(place: &Place<'_>) -> Vec<Value> {
     let kind = TemplateKind::CLUSTER_TRAINING_RUNTIME;
@@ -72,6 +86,7 @@ async fn install(place: &Place<'_>) -> Vec<Value> {
     );
     let api: Api<DynamicObject> = Api::all_with(place.client.clone(), &resource);
     let mut runtimes = trainer::runtimes().unwrap();
+    runtimes.push(flux());
     for runtime in &mut runtimes {
         without_claims(runtime);
         let name = runtime["metadata"]["name"].as_str().unwrap();
@@ -81,7 +96,8 @@ async fn install(place: &Place<'_>) -> Vec<Value> {
     runtimes
 }
 
-/// What TrainJobs of a runtime say: nothing of their own; all that shapes pods; and, with torchtune, its command.
+/// What TrainJobs of a runtime say: nothing of their own, but for the number of nodes, without which the trainer fails with Flux; all that shapes
+/// pods; and, with torchtune, its command.
 fn specs(runtime: &Value) -> Vec<(&'static str, Value)> {
     let replicated = runtime["spec"]["template"]["spec"]["replicatedJobs"].as_array().unwrap();
     let named =
@@ -95,7 +111,8 @@ fn specs(runtime: &Value) -> Vec<(&'static str, Value)> {
         "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}},
     }]);
     full["trainer"]["numNodes"] = json!(3);
-    full["trainer"]["env"] = json!([{"name": "A", "value": "b"}]);
+    full["trainer"]["env"] =
+        json!([{"name": "A", "value": "b"}, {"name": "FLUX_VIEW_IMAGE", "value": "example.com/flux"}]);
     full["trainer"]["resourcesPerNode"] =
         json!({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "1"}});
     for (job, field) in [("dataset-initializer", "dataset"), ("model-initializer", "model")] {
@@ -103,9 +120,13 @@ fn specs(runtime: &Value) -> Vec<(&'static str, Value)> {
             full["initializer"][field] = json!({"storageUri": "hf://a/b"});
         }
     }
-    let bare = json!({"runtimeRef": {"name": runtime["metadata"]["name"]}});
+    let of_framework = |name: &str| runtime["metadata"]["labels"]["trainer.kubeflow.org/framework"] == name;
+    let mut bare = json!({"runtimeRef": {"name": runtime["metadata"]["name"]}});
+    if of_framework("flux") {
+        bare["trainer"] = json!({"numNodes": 2});
+    }
     let mut specs = vec![("bare", bare), ("full", full)];
-    if runtime["metadata"]["labels"]["trainer.kubeflow.org/framework"] == "torchtune" {
+    if of_framework("torchtune") {
         let mut tune = named("none");
         tune["trainer"]["command"] = json!(["tune", "run"]);
         specs.push(("tune", tune));
@@ -133,19 +154,28 @@ async fn make(place: &Place<'_>, name: &str, spec: &Value) {
     .unwrap();
 }
 
+/// The containers of a pod, those first that come before the others.
+fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    ["initContainers", "containers"]
+        .into_iter()
+        .flat_map(move |list| spec[list].as_array().into_iter().flatten())
+}
+
+/// The images of the containers of a pod, in order.
+fn images(spec: &Value) -> Vec<[&str; 2]> {
+    containers(spec).map(|one| ["name", "image"].map(|field| one[field].as_str().unwrap())).collect()
+}
+
 /// What the containers of a pod ask for. A limit stands for what is not requested.
 fn requests(spec: &Value) -> BTreeMap<String, BTreeMap<String, String>> {
     let text = |amount: &Value| amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-    let containers = ["initContainers", "containers"]
-        .into_iter()
-        .flat_map(|list| spec[list].as_array().into_iter().flatten());
     let of = |container: &Value| {
         let amounts = ["limits", "requests"]
             .into_iter()
             .flat_map(|of| container["resources"][of].as_object().into_iter().flatten());
         amounts.map(|(name, amount)| (name.clone(), text(amount))).collect()
     };
-    containers.map(|one| (one["name"].as_str().unwrap().to_owned(), of(one))).collect()
+    containers(spec).map(|one| (one["name"].as_str().unwrap().to_owned(), of(one))).collect()
 }
 
 /// A number of units, or of bytes.
@@ -221,6 +251,7 @@ async fn compare(place: &Place<'_>, name: &str) {
         tolerations.insert(tolerates(&toleration()));
         let mut used: BTreeMap<String, u64> = BTreeMap::new();
         for pod in pods.iter().filter(|pod| set["name"] == set_of(pod)) {
+            assert_eq!(images(&pod["spec"]), images(own), "{reported}: images");
             assert_eq!(requests(&pod["spec"]), requests(own), "{reported}: requests");
             assert_eq!(of_nodes(&pod["spec"]), (selector.clone(), tolerations.clone()), "{reported}: nodes");
             *used.entry("pods".to_owned()).or_default() += 1;
@@ -237,7 +268,7 @@ async fn compare(place: &Place<'_>, name: &str) {
 }
 
 #[tokio::test]
-async fn the_pods_of_every_shipped_runtime_are_those_of_the_workload() {
+async fn the_pods_of_every_runtime_are_those_of_the_workload() {
     needs!(Tool::TrainerControllers);
     let place = &place().await;
     let mut names = Vec::new();
@@ -249,7 +280,7 @@ async fn the_pods_of_every_shipped_runtime_are_those_of_the_workload() {
             names.push(name);
         }
     }
-    assert_eq!(names.len(), 21);
+    assert_eq!(names.len(), 23);
     for name in &names {
         compare(place, name).await;
         trainjobs(place).delete(name, &DeleteParams::background()).await.unwrap();

@@ -131,8 +131,9 @@ impl Named {
         let is_own = self.kind.is_some_and(|kind| kind.names_pod(&self.name, &name));
         let mut sets = workload["spec"]["podSets"].as_array().into_iter().flatten();
         let hash = sets.find_map(|set| set["template"]["metadata"]["labels"][TEMPLATE_HASH].as_str());
+        let owner_kind = JobKind::from_owner(&text(&owner["apiVersion"]), &text(&owner["kind"]));
         is_own
-            && owner["kind"] == "Pod"
+            && owner_kind.is_some_and(|kind| kind.integration().of_pods)
             && hash.is_none_or(|hash| name.starts_with(&format!("{}-{hash}-", self.name)))
     }
 

@@ -83,9 +83,9 @@ fn a_jobset_with_other_pods_than_the_trainjob_above_it_does_not_run() {
 /// What it asks for is not known: nothing else keeps its pods from running uncounted.
 #[test]
 fn a_trainjob_in_an_appwrapper_that_cannot_be_read_has_no_jobset_that_runs() {
-    let mut flux = runtime("1");
-    flux["spec"]["mlPolicy"]["flux"] = json!({});
-    let mut c = in_an_appwrapper(flux);
+    let mut empty = runtime("1");
+    empty["spec"]["template"]["spec"]["replicatedJobs"] = json!([]);
+    let mut c = in_an_appwrapper(empty);
     let [_, jobset] = with_jobset(&mut c, 2, "1");
     assert!(!jobset);
 }

@@ -65,6 +65,19 @@ impl Adapter for Job {
         object["spec"]["activeDeadlineSeconds"].as_i64()
     }
 
+    fn left_to_complete(&self, object: &Value, succeeded: i64) -> Option<i64> {
+        let spec = &object["spec"];
+        let completions = spec["completions"].as_i64()?;
+        let known = successes(&object["status"]).max(succeeded);
+        let over = known.saturating_add(failed_indexes(object));
+        (completions > spec["parallelism"].as_i64().unwrap_or(1))
+            .then(|| completions.saturating_sub(over).max(0))
+    }
+
+    fn failed_for_good(&self, object: &Value) -> i64 {
+        failed_indexes(object)
+    }
+
     fn with_pods(&self, pods: i32) -> Option<Value> {
         Some(json!({"spec": {"parallelism": pods}}))
     }
@@ -226,7 +239,7 @@ fn reclaimable(spec: &Value, status: &Value, count: i32) -> Option<(String, i32)
 }
 
 /// The indexes that failed for good: no other pods are made for them.
-pub(crate) fn failed_indexes(job: &Value) -> i64 {
+fn failed_indexes(job: &Value) -> i64 {
     covered(&[job["status"]["failedIndexes"].as_str().unwrap_or_default()])
 }
 

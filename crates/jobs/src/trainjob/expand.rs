@@ -77,10 +77,6 @@ pub(super) fn jobset(trainjob: &Value, runtime: &Value) -> Result<Value, String>
         _ => return Err("the runtime has no spec.template.spec.replicatedJobs".to_owned()),
     };
     let policy = &runtime["spec"]["mlPolicy"];
-    if policy["flux"].is_object() {
-        // Its trainer adds a container that would count against what was admitted.
-        return Err("the runtime has the policy flux, which is not supported".to_owned());
-    }
     let mut draft = Draft { trainjob, policy, jobs, counts: Vec::new() };
     let patches = trainjob["spec"]["runtimePatches"].as_array().map_or(&[][..], Vec::as_slice);
     let patches: Vec<_> = patches
@@ -92,7 +88,7 @@ pub(super) fn jobset(trainjob: &Value, runtime: &Value) -> Result<Value, String>
         apply(&mut draft.jobs, patch);
     }
     draft.counts = draft.jobs.iter().map(|job| count(job, policy)).collect();
-    policy::enforce(&mut draft);
+    policy::enforce(&mut draft)?;
     for (step, field) in INITIALIZERS {
         initialize(&mut draft, step, field);
     }

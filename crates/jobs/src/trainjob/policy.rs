@@ -1,25 +1,40 @@
-//! The additions of a runtime's policies: the number of nodes, and the variables by which they find one another.
+//! The additions of a runtime's policies: the number of nodes, the variables by which they find one another, and the container that installs Flux.
 //!
-//! Left out are parts that neither quota nor a scheduler needs: the command of torchtune, the volumes of MPI, and the token of the trainer's gate
-//! `TrainJobStatus`.
+//! Left out are parts that neither quota nor a scheduler needs: the commands of torchtune and Flux, the volumes of MPI and Flux, and the token of the
+//! trainer's gate `TrainJobStatus`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_quantity::Quantity;
 
 use super::env::{index, upsert, upsert_port, variable};
 use super::expand::{Draft, NODE, TRAINER};
 use crate::object::int;
+use crate::patch::set;
 
 /// The port at which nodes find one another.
 const PORT: i32 = 29500;
+/// The init container that installs Flux.
+const INSTALLER: &str = "flux-installer";
+/// The variable with its image, and the image if nothing sets that.
+const INSTALLER_IMAGE: (&str, &str) =
+    ("FLUX_VIEW_IMAGE", "ghcr.io/converged-computing/flux-view-ubuntu:tag-jammy");
 
 /// Whether the launcher of an MPI policy is one of the nodes.
 pub(super) fn launcher_is_node(policy: &Value) -> bool {
     policy["mpi"]["runLauncherAsNode"] == true
 }
 
-/// Lets the policy of the runtime, or none, have its say.
-pub(super) fn enforce(draft: &mut Draft<'_>) {
+/// Lets the policy of the runtime, or none, have its say. An error says why the trainer makes no pods.
+pub(super) fn enforce(draft: &mut Draft<'_>) -> Result<(), String> {
+    if draft.policy["flux"].is_object() {
+        install_flux(draft)?;
+    }
+    shape(draft);
+    Ok(())
+}
+
+/// Sets the number of nodes and the variables.
+fn shape(draft: &mut Draft<'_>) {
     let policy = draft.policy;
     let has = |name: &str| policy[name].is_object();
     let nodes = int(&draft.trainer()["numNodes"]);
@@ -75,6 +90,43 @@ fn add(draft: &mut Draft<'_>, at: usize, variables: &[Value], port: bool) {
     }
 }
 
+/// Adds the init container that installs Flux to the nodes.
+fn install_flux(draft: &mut Draft<'_>) -> Result<(), String> {
+    if int(&draft.trainer()["numNodes"]).is_none() {
+        return Err("spec.trainer.numNodes: required, as the runtime has the policy flux".to_owned());
+    }
+    let installer = json!({
+        "name": INSTALLER, "image": installer_image(draft), "command": ["/bin/bash", "/etc/flux-config/init.sh"],
+    });
+    for job in draft.jobs.iter_mut().filter(|job| job["name"] == NODE) {
+        let known = &job["template"]["spec"]["template"]["spec"]["initContainers"];
+        let mut containers = known.as_array().cloned().unwrap_or_default();
+        if containers.iter().any(|container| container["name"] == INSTALLER) {
+            return Err(format!("the runtime has an init container {INSTALLER}, as its policy flux adds"));
+        }
+        containers.push(installer.clone());
+        set(job, &["template", "spec", "template", "spec", "initContainers"], Value::Array(containers));
+    }
+    Ok(())
+}
+
+/// The image that has Flux: the TrainJob's, else the runtime's, else the trainer's own.
+fn installer_image(draft: &mut Draft<'_>) -> String {
+    let (name, otherwise) = INSTALLER_IMAGE;
+    let last = |container: &Value, counts: fn(&Value) -> bool| {
+        let mut variables = container["env"].as_array().into_iter().flatten();
+        let set = variables.rfind(|variable| variable["name"] == name && counts(variable))?;
+        Some(set["value"].as_str().unwrap_or_default().to_owned())
+    };
+    // The trainer takes a variable of the TrainJob without a value for an empty one, and passes over one of the runtime.
+    let said = last(draft.trainer(), |_| true);
+    let of_runtime = draft.of_step(TRAINER).and_then(|at| {
+        let node = draft.containers(at, NODE).next()?;
+        last(node, |variable| variable["value"].as_str().is_some_and(|value| !value.is_empty()))
+    });
+    said.or(of_runtime).unwrap_or_else(|| otherwise.to_owned())
+}
+
 /// The variables of torchrun.
 fn torch(draft: &Draft<'_>, count: i32, first: &str) -> Vec<Value> {
     let resources = resources(draft);
@@ -89,7 +141,7 @@ fn torch(draft: &Draft<'_>, count: i32, first: &str) -> Vec<Value> {
         index("PET_NODE_RANK"),
     ];
     let command = &draft.trainer()["command"];
-    if command != &serde_json::json!(["tune", "run"]) {
+    if command != &json!(["tune", "run"]) {
         added.extend([variable("PET_MASTER_ADDR", first), variable("PET_MASTER_PORT", &PORT.to_string())]);
     }
     added

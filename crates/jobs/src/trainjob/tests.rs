@@ -146,12 +146,57 @@ fn the_launcher_of_mpi_may_be_a_node() {
     assert!(env(&view, 0).iter().any(|(name, _)| name == "OMPI_MCA_orte_default_hostfile"));
 }
 
+/// The init containers of a pod set: names and images.
+fn init_containers(view: &JobView, set: usize) -> Vec<(String, String)> {
+    let spec = view.pod_sets[set].template.as_ref().unwrap().spec.clone().unwrap();
+    let all = spec.init_containers.unwrap_or_default().into_iter();
+    all.map(|one| (one.name, one.image.unwrap_or_default())).collect()
+}
+
 #[test]
-fn a_runtime_whose_pods_are_not_known_whole_is_refused() {
-    let flux = runtime(&json!({"numNodes": 2, "flux": {}}), &json!([node()]));
-    let view = seen(&trainjob(&json!({})), &flux);
-    assert_eq!(view.invalid.as_deref(), Some("the runtime has the policy flux, which is not supported"));
-    assert!(view.pod_sets.is_empty());
+fn the_nodes_of_a_flux_job_have_the_container_that_installs_flux_once() {
+    let policy = json!({"numNodes": 2, "flux": {"numProcPerNode": 1}});
+    let image = |value: &str| json!([{"name": "FLUX_VIEW_IMAGE", "value": value}]);
+    let of = |in_runtime: &Value, in_job: &Value| {
+        let mut own = node();
+        own["template"]["spec"]["template"]["spec"]["initContainers"] =
+            json!([{"name": "own", "image": "i"}]);
+        own["template"]["spec"]["template"]["spec"]["containers"][0]["env"] = in_runtime.clone();
+        let side = step("side", "", "node", &json!({}));
+        let spec = json!({"trainer": {"numNodes": 3, "env": in_job}});
+        let view = seen(&trainjob(&spec), &runtime(&policy, &json!([own, side])));
+        assert_eq!(counts(&view), [("node", 3), ("side", 1)]);
+        assert!(init_containers(&view, 1).is_empty(), "it is no node");
+        let [first, installer] = <[_; 2]>::try_from(init_containers(&view, 0)).unwrap();
+        assert_eq!((first.0.as_str(), installer.0.as_str()), ("own", "flux-installer"));
+        installer.1
+    };
+    let none = Value::Null;
+    assert_eq!(of(&none, &none), "ghcr.io/converged-computing/flux-view-ubuntu:tag-jammy");
+    assert_eq!(of(&image("runtime"), &none), "runtime");
+    assert_eq!(of(&image("runtime"), &image("job")), "job");
+    assert_eq!(of(&none, &image("job")), "job");
+    let without =
+        json!([{"name": "FLUX_VIEW_IMAGE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    assert_eq!(of(&without, &none), "ghcr.io/converged-computing/flux-view-ubuntu:tag-jammy");
+    assert_eq!(of(&image("runtime"), &without), "", "as the trainer has it");
+}
+
+#[test]
+fn a_flux_job_of_which_the_trainer_makes_no_pods_is_refused() {
+    let flux = |node: &Value| runtime(&json!({"numNodes": 2, "flux": {}}), &json!([node]));
+    for silent in [json!({}), json!({"trainer": {"image": "mine"}})] {
+        let view = seen(&trainjob(&silent), &flux(&node()));
+        assert_eq!(
+            view.invalid.as_deref(),
+            Some("spec.trainer.numNodes: required, as the runtime has the policy flux")
+        );
+        assert!(view.pod_sets.is_empty());
+    }
+    let mut twice = node();
+    twice["template"]["spec"]["template"]["spec"]["initContainers"] = json!([{"name": "flux-installer"}]);
+    let view = seen(&trainjob(&json!({"trainer": {"numNodes": 1}})), &flux(&twice));
+    assert!(view.invalid.unwrap().contains("has an init container flux-installer"));
 }
 
 #[test]
@@ -324,11 +369,12 @@ fn how_it_goes_is_read_from_its_status() {
 
 proptest::proptest! {
     #[test]
-    fn no_object_and_no_runtime_make_it_panic(path in 0..9_usize, odd in 0..8_usize) {
+    fn no_object_and_no_runtime_make_it_panic(path in 0..9_usize, odd in 0..8_usize, policy in 0..3_usize) {
+        let policy = ["torch", "mpi", "flux"][policy];
         let odd = [json!(null), json!(1), json!("a"), json!([]), json!([1, "a", null]), json!({}), json!({"a": [1]}), json!([{"name": null, "template": {"spec": 1}}])][odd].clone();
         let mut object = trainjob(&json!({"trainer": {"numNodes": 2, "env": [{"name": "A"}]}, "runtimePatches": [{"manager": "a.io/b"}],
             "initializer": {"dataset": {"storageUri": "a"}}}));
-        let mut runtime = runtime(&json!({"torch": {}}), &json!([node()]));
+        let mut runtime = runtime(&json!({policy: {}}), &json!([node()]));
         let places = [
             (true, "/spec/trainer"), (true, "/spec/trainer/env"), (true, "/spec/runtimePatches"), (true, "/spec"),
             (false, "/spec/template/spec/replicatedJobs"), (false, "/spec/template/spec/replicatedJobs/0"), (false, "/spec/template/spec"),

@@ -162,20 +162,6 @@ fn admitted(workload: &Value) -> (i64, i64) {
     each.fold((0, 0), |(wanted, given_back), (count, back)| (wanted + count - back, given_back + back))
 }
 
-/// How many indexes of a Job failed for good.
-fn failed_for_good(job: Option<&Value>) -> i64 {
-    job.filter(|job| job["kind"] == "Job").map_or(0, sluice_jobs::failed_indexes)
-}
-
-/// How many pods a Job still has to complete, if each that is over is followed by another: it has more completions than pods at a time.
-fn left_to_complete(job: &Value, succeeded: i64) -> Option<i64> {
-    let spec = &job["spec"];
-    let completions = spec["completions"].as_i64().filter(|_| job["kind"] == "Job")?;
-    let known = job["status"]["succeeded"].as_i64().unwrap_or(0).max(succeeded);
-    let over = known.saturating_add(failed_for_good(Some(job)));
-    (completions > spec["parallelism"].as_i64().unwrap_or(1)).then(|| completions.saturating_sub(over).max(0))
-}
-
 /// The finding that pods of an admitted job do not exist, if all its pods were read.
 pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> Option<Finding> {
     if !subject.all_pods || holds(workload, "PodsReady") {
@@ -194,10 +180,15 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     let lives = count(&|pod| !has_ended(pod) && !leaves(pod));
     let succeeded = count(&|pod| phase(pod, "Succeeded"));
     let (wanted, given_back) = admitted(workload);
-    let object = subject.job.as_ref();
+    let (left, failed) = match (&subject.job, &job.kind) {
+        (Some(object), Kind::Job(kind)) => {
+            (sluice_jobs::left_to_complete(*kind, object, succeeded), sluice_jobs::failed_for_good(*kind, object))
+        }
+        _ => (None, 0),
+    };
     // Of the pods that are over for good, those that were given back are not wanted any more.
-    let over = succeeded.saturating_add(failed_for_good(object));
-    let (wanted, there) = match object.and_then(|job| left_to_complete(job, succeeded)) {
+    let over = succeeded.saturating_add(failed);
+    let (wanted, there) = match left {
         Some(left) => (wanted.min(left), lives),
         None => (wanted, lives.saturating_add((over - given_back).max(0))),
     };

@@ -5,7 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::kinds;
 use super::tokens::{Token, tokens};
+
+/// The macro that declares the folders of the table of kinds as modules.
+const MODULES_OF_KINDS: &str = "job_modules";
 
 /// Which files each file imports.
 pub type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
@@ -43,6 +47,10 @@ pub fn imports<'a>(files: &'a BTreeMap<String, String>, root: &'a str) -> Import
     while let Some((path, file)) = open.pop() {
         let Some(text) = files.get(file) else { continue };
         let mut module = Module::new(file, text);
+        if module.words.contains(MODULES_OF_KINDS) {
+            let table = files.get(kinds::TABLE).map_or("", String::as_str);
+            module.children.extend(kinds::folders(table));
+        }
         let is_file = |name: &&'a str| Some((*name, child(files, file, name, path.is_empty())?));
         let children: Vec<(&str, &str)> = module.children.iter().filter_map(is_file).collect();
         module.children = children.iter().map(|(name, _)| *name).collect();
@@ -326,6 +334,19 @@ mod tests {
         assert_eq!(of_a("use super::b::B;"), ["b.rs"]);
         assert_eq!(of_a("fn f() -> crate::d::D { crate::c::c() }"), ["c/mod.rs", "d.rs"]);
         assert_eq!(of_a("use std::b::B; use other::d;"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_folders_of_kinds_are_modules() {
+        let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+        let files = BTreeMap::from([
+            file(kinds::TABLE, "kinds! {\n    JOB by job::Job;\n    POD by pub pods::Pod;\n}"),
+            file("src/lib.rs", "sluice_api::job_modules!();"),
+            file("src/job/mod.rs", "use crate::pods::Pod; struct Job(Pod);"),
+            file("src/pods/mod.rs", "pub struct Pod;"),
+        ]);
+        let imported = &imports(&files, "src/lib.rs")["src/job/mod.rs"];
+        assert_eq!(imported.iter().collect::<Vec<_>>(), [&"src/pods/mod.rs"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use sluice_api::job::JobKind;
 
 /// Where kinds are listed.
-const TABLE: &str = "crates/api/src/job/kind/table.rs";
+pub(super) const TABLE: &str = "crates/api/src/job/kind/table.rs";
 
 /// The file in a kind's folder that says what the kind is. The table includes it; it may name the kinds of the parts.
 const DESCRIPTOR: &str = "descriptor.rs";
@@ -57,7 +57,7 @@ struct Listed<'a> {
     folder: String,
     /// The file in it with a job of the kind.
     example: String,
-    /// Strings that name the kind: its framework, and its kind if that is not a common word.
+    /// Code that names the kind: its framework, and its kind, if that is not a common word or where it is compared with that of an object.
     literals: Vec<String>,
 }
 
@@ -77,6 +77,7 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     }
     let mut findings = incomplete(files, &listed);
     findings.extend(labels(files, &listed));
+    findings.extend(makers(files));
     let is_excepted = |(path, kind): &(&str, &str)| EXCEPTIONS.iter().any(|(p, k, _)| p == path && k == kind);
     let new = named.iter().filter(|one| !is_excepted(one)).map(|(path, kind)| {
         format!("{path}: JobKind::{kind}: ask the registry or the adapter what the kind is like, see docs/contributing/kind.md")
@@ -86,6 +87,18 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
             format!("{path}: JobKind::{kind} is no exception any more; take it off the list in tidy/kinds.rs")
         });
     findings.extend(new.chain(old));
+    findings
+}
+
+/// Findings for kinds whose objects have a job made of them, outside their folders.
+fn makers(files: &BTreeMap<String, String>) -> Vec<String> {
+    let mut findings = Vec::new();
+    for kind in sluice_jobs::JOB_MAKERS.iter().map(|maker| maker.kind) {
+        let folder = format!("crates/jobs/src/{}/", kind.to_ascii_lowercase());
+        let others = files.iter().filter(|(path, _)| ships(path) && !path.starts_with(&folder));
+        let naming = others.filter(|(_, text)| is_quoted(&shipped(text), &[format!("{kind:?}")]));
+        findings.extend(naming.map(|(path, _)| format!("{path}: {kind:?}: ask sluice_jobs::JobMaker")));
+    }
     findings
 }
 
@@ -185,9 +198,14 @@ fn is_descriptor(path: &str) -> bool {
 /// The name and the folder of the entry that a line of the table is.
 fn entry(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.trim_start().split_once(" by ")?;
-    let (folder, _) = rest.split_once("::").filter(|_| rest.ends_with(';'))?;
+    let (folder, _) = rest.trim_start_matches("pub ").split_once("::").filter(|_| rest.ends_with(';'))?;
     let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     is_name.then_some((name, folder))
+}
+
+/// The folders that the table lists.
+pub(super) fn folders(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().filter_map(entry).map(|(_, folder)| folder)
 }
 
 /// The kinds of the table, in the order of [`JobKind::ALL`].
@@ -198,7 +216,8 @@ fn listed(table: &str) -> Vec<Listed<'_>> {
             let capitals = kind.kind().chars().filter(char::is_ascii_uppercase).count();
             let framework = Some(kind.framework()).filter(|name| name.contains('/'));
             let words = framework.into_iter().chain(Some(kind.kind()).filter(|_| capitals > 1));
-            let literals = words.map(|word| format!("{word:?}")).collect();
+            let compared = ["==", "!="].map(|is| format!("[\"kind\"] {is} {:?}", kind.kind()));
+            let literals = words.map(|word| format!("{word:?}")).chain(compared).collect();
             let example = format!("{}.yaml", kind.integration().controller);
             Listed { name, folder: format!("crates/jobs/src/{folder}/"), example, literals }
         })
@@ -282,6 +301,12 @@ mod tests {
         for text in ["if name == \"TrainJob\" {}", "\"trainer.kubeflow.org/trainjob\" =>"] {
             assert!(found(path, text).contains("JobKind::TRAIN_JOB: ask"), "{text}");
         }
+        assert!(found(path, "object[\"kind\"] == \"Job\"").contains("JobKind::JOB: ask"));
+        assert!(found(path, "is(\"MiniCluster\")").contains("\"MiniCluster\": ask"));
+        assert!(
+            !found("crates/jobs/src/minicluster/mod.rs", "is(\"MiniCluster\")")
+                .contains("\"MiniCluster\": ask")
+        );
         for text in ["// as \"TrainJob\"", "\"Job\"", "a_job(\"x TrainJob y\")"] {
             assert!(!found(path, text).contains(": ask"), "{text}");
         }

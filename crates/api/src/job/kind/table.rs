@@ -1,7 +1,7 @@
 //! The built-in kinds. Nothing else lists them.
 //!
 //! An entry is `NAME by folder::ADAPTER;`. That folder of `crates/jobs/src` has the kind's descriptor, which is included here, and its adapter.
-//! Entries are sorted by framework.
+//! `pub` before it makes its module public. Entries are sorted by framework.
 
 use super::JobKind;
 use super::integration::{Integration, PLAIN, PartNames, Parts};
@@ -16,10 +16,10 @@ mod ray;
 #[path = "../../../../jobs/src/replica_specs/family.rs"]
 mod replica_specs;
 
-/// Makes the kinds, their list, and the macro that lists their adapters. The first token is the `$` of macro variables: the generated macro needs one
-/// of its own.
+/// Makes the kinds, their list, and the macros that list their modules and adapters. The first token is the `$` of macro variables: a generated macro
+/// that has variables needs one of its own.
 macro_rules! kinds {
-    (($sign:tt) $($name:ident by $folder:ident :: $adapter:ident;)+) => {
+    (($sign:tt) $($name:ident by $visible:vis $folder:ident :: $adapter:ident;)+) => {
         $(mod $folder {
             include!(concat!("../../../../jobs/src/", stringify!($folder), "/descriptor.rs"));
         })+
@@ -32,6 +32,12 @@ macro_rules! kinds {
 
             /// Every built-in kind, in the order of the frameworks' names.
             pub const ALL: [Self; [$(stringify!($name)),+].len()] = [$(Self::$name),+];
+        }
+
+        /// The modules in the folders of [`JobKind::ALL`](crate::job::JobKind::ALL), for the root of the crate that has these folders.
+        #[macro_export]
+        macro_rules! job_modules {
+            () => { $($visible mod $folder;)+ };
         }
 
         /// The adapters of [`JobKind::ALL`](crate::job::JobKind::ALL), in the same order: references to what is at these paths below the
@@ -55,7 +61,7 @@ kinds! {
     TF_JOB by tfjob::ADAPTER;
     XGBOOST_JOB by xgboostjob::ADAPTER;
     LEADER_WORKER_SET by leaderworkerset::LeaderWorkerSet;
-    POD by pods::Pod;
+    POD by pub pods::Pod;
     RAY_CLUSTER by raycluster::ADAPTER;
     RAY_JOB by rayjob::ADAPTER;
     RAY_SERVICE by rayservice::ADAPTER;

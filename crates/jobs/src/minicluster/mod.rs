@@ -1,11 +1,12 @@
-//! Flux MiniClusters, which are no jobs themselves: they are played as the Jobs that the Flux operator makes of them, as far as these matter for
-//! queueing.
+//! Flux MiniClusters, which are no jobs themselves: the Flux operator makes a batch Job of each.
 
 use serde_json::{Map, Value, json};
 
-use crate::json::text;
+use crate::job_maker::JobMaker;
 
-const GROUP: &str = "flux-framework.org/";
+/// The kind.
+pub(crate) const MAKER: JobMaker = JobMaker { group: "flux-framework.org", kind: "MiniCluster", job };
+
 /// How often the operator lets pods fail.
 const RETRIES: i64 = 100;
 /// How long the operator lets a MiniCluster run that says nothing of it, in seconds.
@@ -13,13 +14,8 @@ const LONGEST: i64 = 31_500_000;
 /// Annotations for the simulator: they are the Job's.
 const OURS: &str = "sluice.dev/";
 
-/// Whether an object is a MiniCluster.
-pub(crate) fn is_mini_cluster(object: &Value) -> bool {
-    text(&object["apiVersion"]).starts_with(GROUP) && object["kind"] == "MiniCluster"
-}
-
 /// The Job of a MiniCluster: as many indexed pods as its size says, each with all of its containers. None if it has no pods.
-pub(crate) fn job_of(cluster: &Value) -> Option<Value> {
+fn job(cluster: &Value) -> Option<Value> {
     let (metadata, spec) = (&cluster["metadata"], &cluster["spec"]);
     let size = spec["size"].as_i64().unwrap_or(1);
     if size < 1 {
@@ -31,9 +27,14 @@ pub(crate) fn job_of(cluster: &Value) -> Option<Value> {
         .filter(|(key, _)| key.starts_with(OURS))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
+    let owner = filled(json!({
+        "apiVersion": cluster["apiVersion"], "kind": cluster["kind"], "name": metadata["name"], "uid": metadata["uid"],
+        "controller": true, "blockOwnerDeletion": true,
+    }));
     let container = |(index, given): (usize, &Value)| {
-        let name = Some(text(&given["name"])).filter(|name| !name.is_empty()).map(str::to_owned);
-        let name = name.unwrap_or_else(|| format!("{}-{index}", text(&metadata["name"])));
+        let name = given["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+        let name =
+            name.unwrap_or_else(|| format!("{}-{index}", metadata["name"].as_str().unwrap_or_default()));
         filled(json!({"name": name, "image": given["image"], "resources": given["resources"]}))
     };
     let containers = spec["containers"].as_array().into_iter().flatten().enumerate();
@@ -43,7 +44,9 @@ pub(crate) fn job_of(cluster: &Value) -> Option<Value> {
         "metadata": filled(json!({
             "name": metadata["name"], "namespace": metadata["namespace"],
             "creationTimestamp": metadata["creationTimestamp"],
-            "labels": spec["jobLabels"], "annotations": annotations,
+            "labels": spec["jobLabels"],
+            "annotations": (!annotations.is_empty()).then_some(annotations),
+            "ownerReferences": [owner],
         })),
         "spec": {
             "completionMode": "Indexed",
@@ -73,3 +76,6 @@ fn filled(mut map: Value) -> Value {
     }
     map
 }
+
+#[cfg(test)]
+mod tests;
