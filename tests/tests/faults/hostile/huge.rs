@@ -13,7 +13,7 @@ use super::bed::{OWN, SHARED, Tenant, attack, refused, set, tenant};
 /// How many heavy reviews there are at once: more than the manager works on.
 const HEAVY: usize = 20;
 /// How long the webhooks are flooded: something passes in each flood in which the machine has no two seconds for an answer.
-const FLOODED: Duration = Duration::from_secs(60);
+const FLOODED: Duration = Duration::from_mins(1);
 /// The API server waits two seconds for the webhook of a job without a queue. A job that passes sooner was not reviewed as it should be.
 const PATIENCE: Duration = Duration::from_millis(1_800);
 
