@@ -84,7 +84,8 @@ impl Report {
         failures
     }
 
-    /// None of the faults is one that a manager may end of, and each of these has a cause that is no more frequent than what it is compared with.
+    /// None of the faults is one that a manager may end of, and each of these has a cause that is no more frequent than what it is compared with. The
+    /// checker has counted only what its cause overlaps (`checker/faults.rs`).
     fn too_many(&self) -> Vec<String> {
         let Account { jobs, freed_unseen, late_reservations, late_admissions, leaders, surplus, .. } =
             self.account;
@@ -115,12 +116,25 @@ impl Report {
 
     /// A day on which little happens proves little.
     fn too_few(&self) -> Vec<String> {
-        let Account { jobs, deleted, admissions, evictions, placed, evictions_of_partly_completed, .. } =
-            self.account;
+        let Account {
+            jobs,
+            deleted,
+            by_hand,
+            admissions,
+            evictions,
+            placed,
+            evictions_of_partly_completed,
+            ..
+        } = self.account;
         let frequent = [
-            ("admissions", admissions, jobs.saturating_sub(deleted)),
+            // What a user lets run may end before it is stopped.
+            ("admissions", admissions, jobs.saturating_sub(deleted + by_hand)),
             ("evictions", evictions, jobs / 50),
-            ("evictions of jobs that had partly completed", evictions_of_partly_completed, jobs / 500),
+            (
+                "evictions of jobs that had partly completed",
+                evictions_of_partly_completed,
+                (jobs / 500).max(1),
+            ),
             ("pods that came to an assigned node", placed, 1),
         ];
         let too_few = frequent.iter().filter(|(_, seen, least)| seen < least);
@@ -185,6 +199,7 @@ impl std::fmt::Display for Report {
             "above a limit for a moment by reservations on which nothing ran: {}",
             account.late_reservations
         )?;
+        writeln!(f, "let run by users without an admission, and stopped again: {}", account.by_hand)?;
         writeln!(f, "{}", account.returns)?;
         writeln!(f, "admitted just after the right to it went: {}", account.late_admissions)?;
         writeln!(f, "more pods than a Job has at a time, made by its own controller: {}", account.surplus)?;
@@ -215,6 +230,7 @@ mod tests {
             deleted: 10,
             admissions: 95,
             evictions: 5,
+            evictions_of_partly_completed: 1,
             placed: 20,
             leaders: 4,
             ..Account::default()
@@ -299,6 +315,10 @@ mod tests {
     fn a_day_on_which_too_little_happens_is_a_failure() {
         assert_eq!(failures(|day| day.account.admissions = 89), "89 admissions, at least 90");
         assert_eq!(failures(|day| day.account.evictions = 1), "1 evictions, at least 2");
+        let partly = failures(|day| day.account.evictions_of_partly_completed = 0);
+        assert_eq!(partly, "0 evictions of jobs that had partly completed, at least 1");
+        let by_hand = |day: &mut Report| (day.account.admissions, day.account.by_hand) = (85, 5);
+        assert_eq!(failures(by_hand), "");
         assert!(failures(|day| day.account.placed = 0).contains("0 pods that came"));
         let none = |all: &mut BTreeMap<String, usize>| all.values_mut().for_each(|times| *times = 0);
         assert_eq!(failures(|day| none(&mut day.played.faults)), "faults: Kill not once");
