@@ -32,6 +32,7 @@ use leader::Leader;
 use lost::LostNodes;
 use objects::{Job, Pod, Workload};
 use places::Places;
+use pod_sets::PodSet;
 use pods::Gone;
 use quota::Quotas;
 use returns::Returns;
@@ -222,22 +223,31 @@ impl Checker {
         self.quotas.in_use()
     }
 
-    /// A Workload whose job runs, and some of whose pods have completed.
+    /// A Workload whose job runs, and some of whose pods have completed: the one with the most pods left.
     pub fn partly_completed(&self) -> Option<String> {
         let runs = |workload: &Workload| {
             let job = workload.job.as_ref().and_then(|uid| self.jobs.get(self.keys.get(uid)?));
-            job.is_some_and(Job::runs) && workload.sets.iter().any(|set| set.left() > 0)
+            job.is_some_and(Job::runs)
         };
+        let left = |workload: &Workload| workload.sets.iter().map(PodSet::left).sum::<usize>();
         let eligible = |workload: &Workload| {
             workload.covers() && workload.partly_completed && !workload.evicted && !workload.inactive
         };
-        let mut all = self.workloads.iter().filter(|(_, one)| eligible(one) && runs(one));
-        all.next().map(|(key, _)| key.trim_start_matches(WORKLOADS).to_owned())
+        let all = self.workloads.iter().filter(|(_, one)| eligible(one) && runs(one) && left(one) > 0);
+        let most = all.max_by_key(|(_, one)| left(one));
+        most.map(|(key, _)| key.trim_start_matches(WORKLOADS).to_owned())
     }
 
     /// Whether a Workload, by namespace and name, holds quota.
     pub fn holds_quota(&self, workload: &str) -> bool {
         self.workloads.get(&format!("{WORKLOADS}{workload}")).is_some_and(|one| one.reserved && !one.finished)
+    }
+
+    /// Whether a Workload, by namespace and name, holds no quota and has not finished.
+    pub fn waits(&self, workload: &str) -> bool {
+        self.workloads
+            .get(&format!("{WORKLOADS}{workload}"))
+            .is_some_and(|one| !one.reserved && !one.finished)
     }
 
     /// How many objects there are.

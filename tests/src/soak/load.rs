@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a user waits for one answer.
 const ANSWER: Duration = Duration::from_secs(35);
-/// How long a user waits for a job that has partly completed.
-const PARTLY: Duration = Duration::from_secs(15);
+/// How long a user looks for a job that has partly completed.
+const PARTLY: Duration = Duration::from_secs(20);
 /// How long a user waits until it holds no quota.
 const RELEASE: Duration = Duration::from_secs(30);
 /// For how many seconds a pod runs.
@@ -196,28 +196,36 @@ impl Users<'_> {
         Ok(())
     }
 
-    /// Waits a while for a job some of whose pods have completed, and deactivates its Workload until it holds no quota.
+    /// Stops a job some of whose pods have completed. One that ends before it is stopped is none of these: another is tried, for a while.
     async fn stop_partly(&self) -> Result<()> {
         let began = Instant::now();
-        let workload = loop {
+        while began.elapsed() < PARTLY {
             self.recorder.check()?;
-            if let Some(workload) = self.recorder.checker(|checker| checker.partly_completed()) {
-                break workload;
+            match self.recorder.checker(|checker| checker.partly_completed()) {
+                Some(workload) => {
+                    if self.stop_for_a_moment(&workload).await? {
+                        break;
+                    }
+                }
+                None => tokio::time::sleep(PAUSE / 4).await,
             }
-            if began.elapsed() > PARTLY {
-                return Ok(());
-            }
-            tokio::time::sleep(PAUSE / 4).await;
-        };
+        }
+        Ok(())
+    }
+
+    /// Deactivates a Workload until it holds no quota. Whether that was before it had finished.
+    async fn stop_for_a_moment(&self, workload: &str) -> Result<bool> {
         let (namespace, name) = workload.split_once('/').unwrap_or_default();
         let api = workloads::namespaced(&self.client, namespace, "Workload", "workloads");
         self.patch(&api, name, &json!({"spec": {"active": false}})).await?;
         let began = Instant::now();
-        while began.elapsed() < RELEASE && self.recorder.checker(|checker| checker.holds_quota(&workload)) {
+        while began.elapsed() < RELEASE && self.recorder.checker(|checker| checker.holds_quota(workload)) {
             self.recorder.check()?;
             tokio::time::sleep(PAUSE).await;
         }
-        self.patch(&api, name, &json!({"spec": {"active": true}})).await
+        let stopped = self.recorder.checker(|checker| checker.waits(workload));
+        self.patch(&api, name, &json!({"spec": {"active": true}})).await?;
+        Ok(stopped)
     }
 
     async fn stop_policy(&self, queue: &str, policy: &str) -> Result<()> {

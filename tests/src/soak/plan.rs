@@ -219,8 +219,11 @@ fn one_more(dice: &mut Dice, number: usize, plans: &[JobPlan]) -> Option<Act> {
     let plan = &plans[job];
     match which {
         _ if number % PARTLY == PARTLY - 1 => Some(Act::StopPartly),
-        // Pods that are made by hand get no places, and are as many as the job asks for.
-        0 | 1 if plan.placement.is_none() && plan.shape != Shape::Partial => Some(Act::Unsuspend { job }),
+        // Pods that are made by hand get no places, and are as many as the job asks for. When the Jobs of a JobSet have heard of the stop, it does
+        // not say.
+        0 | 1 if plan.placement.is_none() && ![Shape::Partial, Shape::Set].contains(&plan.shape) => {
+            Some(Act::Unsuspend { job })
+        }
         // One that asks for places would wait for ever where there are none.
         2 | 3 if plan.queue != PLACED && queue != PLACED => Some(Act::Requeue { job, queue }),
         4 => Some(Act::DeleteWorkload { job }),

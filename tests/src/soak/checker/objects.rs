@@ -121,7 +121,12 @@ impl Job {
         let (was, until) = before.map_or((false, 0), |before| (before.by_hand, before.by_hand_before));
         let other = self.let_run.is_some() && before.is_some_and(|before| before.let_run != self.let_run);
         self.by_hand = if begins { other } else { was };
-        self.by_hand_before = if begins && was { revision } else { until };
+        self.by_hand_before = match until {
+            // Until its controller reports the start, it may act on what it knows of the user's.
+            _ if begins && was => u64::MAX,
+            u64::MAX if !self.unheard => revision,
+            until => until,
+        };
         self.taken_on = !begins && before.is_some_and(|before| before.taken_on);
         begins
     }
