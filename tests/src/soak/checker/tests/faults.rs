@@ -148,7 +148,7 @@ fn every_fault_of_a_plan_is_known_by_its_name() {
     }
 }
 
-/// Whoever reads a report looks up there what may be.
+/// It explains to readers of a report what may be.
 #[test]
 fn the_page_on_failed_seeds_has_the_times_of_the_checker() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/contributing/failed-seed.md");
