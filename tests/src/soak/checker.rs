@@ -2,6 +2,7 @@
 
 mod charges;
 mod excess;
+mod faults;
 mod findings;
 mod fits;
 mod leader;
@@ -26,20 +27,21 @@ use serde_json::Value;
 use sluice_testkit::etcd::Change;
 
 use excess::Excess;
+use faults::Faults;
 use leader::Leader;
 use lost::LostNodes;
 use objects::{Job, Pod, Workload};
 use places::Places;
+use pod_sets::PodSet;
 use pods::Gone;
 use quota::Quotas;
 use returns::Returns;
 #[cfg(test)]
-pub(super) use rights::LATE;
 use rights::Rights;
 use strays::Strays;
 
 pub use findings::{Account, Rule, Violation};
-pub use objects::FAILS;
+pub use objects::{FAILS, LET_RUN};
 pub use returns::QuotaReturns;
 
 const WORKLOADS: &str = "/registry/kueue.x-k8s.io/workloads/";
@@ -98,6 +100,8 @@ pub struct Checker {
     places: Places,
     rights: Rights,
     leader: Leader,
+    /// What was done to the managers and the control plane.
+    faults: Faults,
     /// The elapsed time of the run.
     now: Duration,
     strays: Strays,
@@ -220,6 +224,33 @@ impl Checker {
         self.quotas.in_use()
     }
 
+    /// A Workload whose job runs, and some of whose pods have completed: the one with the most pods left.
+    pub fn partly_completed(&self) -> Option<String> {
+        let runs = |workload: &Workload| {
+            let job = workload.job.as_ref().and_then(|uid| self.jobs.get(self.keys.get(uid)?));
+            job.is_some_and(Job::runs)
+        };
+        let left = |workload: &Workload| workload.sets.iter().map(PodSet::left).sum::<usize>();
+        let eligible = |workload: &Workload| {
+            workload.covers() && workload.partly_completed && !workload.evicted && !workload.inactive
+        };
+        let all = self.workloads.iter().filter(|(_, one)| eligible(one) && runs(one) && left(one) > 0);
+        let most = all.max_by_key(|(_, one)| left(one));
+        most.map(|(key, _)| key.trim_start_matches(WORKLOADS).to_owned())
+    }
+
+    /// Whether a Workload, by namespace and name, holds quota.
+    pub fn holds_quota(&self, workload: &str) -> bool {
+        self.workloads.get(&format!("{WORKLOADS}{workload}")).is_some_and(|one| one.reserved && !one.finished)
+    }
+
+    /// Whether a Workload, by namespace and name, holds no quota and has not finished.
+    pub fn waits(&self, workload: &str) -> bool {
+        self.workloads
+            .get(&format!("{WORKLOADS}{workload}"))
+            .is_some_and(|one| !one.reserved && !one.finished)
+    }
+
     /// How many objects there are.
     pub fn objects(&self) -> usize {
         self.workloads.len() + self.jobs.len() + self.pods.len()
@@ -251,6 +282,7 @@ impl Checker {
         let before = self.jobs.get(key).cloned();
         let Some(object) = object else {
             if let Some(before) = self.jobs.remove(key) {
+                self.touch_whole(&before);
                 self.goes(key, &before);
                 self.keys.remove(&before.uid);
                 self.quota_is_to_be_back(&before.uid);
@@ -259,6 +291,10 @@ impl Checker {
             return;
         };
         let mut job = Job::read(object);
+        let same = before.as_ref().filter(|old| old.uid == job.uid);
+        job.made = same.map_or(self.now, |old| old.made);
+        job.changed = self.now;
+        let begins = job.follow(same, self.revision);
         if let Some(old) = before.as_ref().filter(|old| old.uid != job.uid) {
             self.goes(key, old);
             self.keys.remove(&old.uid);
@@ -270,12 +306,9 @@ impl Checker {
             self.quota_is_to_be_back(&job.uid);
         }
         let before = before.filter(|old| old.uid == job.uid);
-        let goes_on = before.as_ref().filter(|before| before.runs() || !job.runs());
-        job.began = goes_on.map_or(self.revision, |before| before.began);
-        let begins = job.runs() && !before.as_ref().is_some_and(Job::runs);
-        job.unheard = !job.seen_running && (begins || before.as_ref().is_some_and(|before| before.unheard));
         self.keys.insert(job.uid.clone(), key.to_owned());
         self.jobs.insert(key.to_owned(), job.clone());
+        self.touch_whole(&job);
         if !job.queued {
             self.judge_part(key, before.as_ref(), &job);
             return;
@@ -290,24 +323,29 @@ impl Checker {
                 self.note(Rule::Lost, key, "it failed, and no pod of it was made to fail".to_owned());
             }
         }
-        if job.runs() && !before.as_ref().is_some_and(Job::runs) {
+        if begins {
             self.nothing_of_a_former_run(key, before.as_ref());
             self.seen_running.remove(key);
         } else if job.seen_running {
             self.seen_running.insert(key.to_owned());
         }
         if job.runs() {
-            let began = !before.is_some_and(|before| before.runs());
-            self.account.started += usize::from(began);
+            self.account.started += usize::from(begins);
             let reserved = self.workloads_of(&job.uid).filter(|(_, workload)| workload.reserved);
             let reserved: Vec<_> = reserved.map(|(key, _)| key.clone()).collect();
             self.ran.extend(reserved);
             self.judge_excesses();
             let covered = self
                 .workloads_of(&job.uid)
-                .any(|(_, workload)| workload.covers() && !(began && workload.evicted));
-            if !covered {
-                let text = if began { "it begins to run" } else { "it runs" };
+                .any(|(_, workload)| workload.covers() && !(begins && workload.evicted));
+            if self.workloads_of(&job.uid).any(|(_, workload)| workload.covers() && !workload.evicted) {
+                self.take_on(key);
+            }
+            if !covered && job.by_hand {
+                // It is to be stopped: see [`strays`].
+                self.account.by_hand += usize::from(begins);
+            } else if !covered {
+                let text = if begins { "it begins to run" } else { "it runs" };
                 self.note(Rule::RunsUnadmitted, key, format!("{text}, and has no admitted Workload"));
             }
         }
@@ -348,6 +386,10 @@ impl Checker {
             self.quotas.charge(now, 1);
             self.link(key, now, true);
             self.workloads.insert(key.to_owned(), now.clone());
+            let job = now.job.as_ref().filter(|_| now.covers() && !now.evicted);
+            if let Some(job) = job.and_then(|uid| self.keys.get(uid).cloned()) {
+                self.take_on(&job);
+            }
         }
         let same = |old: &Workload| now.as_ref().is_some_and(|now| now.uid == old.uid);
         if let Some(before) = before.as_ref().filter(|before| !same(before)) {

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::dice::Dice;
 use super::fleet::Fleet;
 use super::plan::{self, Fault, Whom};
+use super::recorder::FaultLog;
 use super::report::Size;
 use super::world;
 use crate::place::DEADLINE;
@@ -32,16 +33,17 @@ pub(super) struct Played {
     pub harmed: BTreeMap<String, usize>,
 }
 
-/// Plays every kind of fault at least once, and continues until the load is over. Notes what there was.
+/// Plays every kind of fault at least once, and continues until the load is over. Notes what there was, and writes it into the recording.
 pub(super) async fn play(
     size: Size,
     plane: &ControlPlane,
     fleet: &Fleet,
+    log: FaultLog,
     load_is_over: &AtomicBool,
     played: &Mutex<Played>,
 ) -> Result<()> {
     let mut dice = Dice::new(size.seed, 2);
-    let mut nodes = Nodes { client: plane.client().await?, scale: size.scale, away: JoinSet::new() };
+    let mut nodes = Nodes { client: plane.client().await?, scale: size.scale, log, away: JoinSet::new() };
     let lock = || played.lock().unwrap_or_else(PoisonError::into_inner);
     // A kind that is never played is to be seen.
     lock().faults = plan::faults(&mut dice.clone()).into_iter().map(|fault| (fault.kind(), 0)).collect();
@@ -52,8 +54,12 @@ pub(super) async fn play(
             }
             tokio::time::sleep(plan::pause(&mut dice) * size.pauses).await;
             println!("fault: {fault:?}");
-            let harmed = cause(fault, plane, fleet, &mut nodes).await;
+            let number = nodes.log.begins(fault.recorded())?;
+            let harmed = cause(fault, number, plane, fleet, &mut nodes).await;
             let harmed = harmed.with_context(|| format!("playing {fault:?}"))?;
+            if !matches!(fault, Fault::LoseNode(..)) {
+                nodes.log.ends(number)?;
+            }
             let loaded = !load_is_over.load(Ordering::Relaxed);
             let mut played = lock();
             *played.faults.entry(fault.kind()).or_default() += 1;
@@ -74,6 +80,7 @@ pub(super) async fn play(
 struct Nodes {
     client: Client,
     scale: u32,
+    log: FaultLog,
     /// Those that are away.
     away: JoinSet<Result<()>>,
 }
@@ -120,12 +127,23 @@ async fn disrupt(whom: Whom, disruption: Disruption, fleet: &Fleet) -> Result<us
     Ok(harmed() - before)
 }
 
-/// Makes one fault happen. How many requests it harmed.
-async fn cause(fault: Fault, plane: &ControlPlane, fleet: &Fleet, nodes: &mut Nodes) -> Result<usize> {
+/// Makes the fault of this number happen. How many requests it harmed.
+async fn cause(
+    fault: Fault,
+    number: usize,
+    plane: &ControlPlane,
+    fleet: &Fleet,
+    nodes: &mut Nodes,
+) -> Result<usize> {
     match fault {
         // Other faults happen meanwhile.
         Fault::LoseNode(node, period) => {
-            nodes.away.spawn(lose_node(nodes.client.clone(), node, period, nodes.scale));
+            let lost = lose_node(nodes.client.clone(), node, period, nodes.scale);
+            let log = nodes.log.clone();
+            nodes.away.spawn(async move {
+                lost.await?;
+                log.ends(number)
+            });
         }
         Fault::Kill(whom, down) => {
             let killed = fleet.indexes(whom).await?;

@@ -1,5 +1,6 @@
 //! The users: they act as planned, and retry what an outage refuses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -12,7 +13,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_testkit::workloads;
 
-use super::checker::{FAILS, job_key, jobset_key};
+use super::checker::{FAILS, LET_RUN, job_key, jobset_key};
 use super::plan::{Act, JobPlan, Shape};
 use super::recorder::Recorder;
 use super::world::{NAMESPACES, QUEUES};
@@ -23,6 +24,10 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a user waits for one answer.
 const ANSWER: Duration = Duration::from_secs(35);
+/// How long a user looks for a job that has partly completed.
+const PARTLY: Duration = Duration::from_secs(20);
+/// How long a user waits until it holds no quota.
+const RELEASE: Duration = Duration::from_secs(30);
 /// For how many seconds a pod runs.
 pub(super) const RUNS: &str = "sluice.dev/run-seconds";
 /// For how many seconds a pod with this runs at most, and at least as many as [`RUNS`] says.
@@ -38,6 +43,8 @@ pub(super) struct Users<'a> {
     pub window: usize,
     /// Finished jobs go away by themselves after this many seconds.
     pub ttl: Option<u32>,
+    /// How many times they tried to let a job run.
+    pub attempts: AtomicUsize,
 }
 
 /// What came of a request in the end.
@@ -73,6 +80,18 @@ impl Users<'_> {
                 Act::Deactivate { job } => self.set_active(&made[job], false).await?,
                 Act::Activate { job } if job < made.len() => self.set_active(&made[job], true).await?,
                 Act::Activate { .. } => {}
+                Act::Unsuspend { job } => self.let_run(&made[job]).await?,
+                Act::Requeue { job, queue } => {
+                    let patch = json!({"metadata": {"labels": {QUEUE_NAME: queue}}});
+                    self.patch(&self.jobs(&made[job]), &made[job].name, &patch).await?;
+                }
+                Act::DeleteWorkload { job } => {
+                    if let Some((api, name)) = self.workload_of(&made[job]).await? {
+                        let params = DeleteParams::background();
+                        self.try_until("deleting a Workload", || api.delete(&name, &params)).await?;
+                    }
+                }
+                Act::StopPartly => self.stop_partly().await?,
                 Act::Hold { queue, drain } => {
                     self.stop_policy(queue, if drain { "HoldAndDrain" } else { "Hold" }).await?;
                 }
@@ -146,16 +165,67 @@ impl Users<'_> {
     }
 
     async fn set_active(&self, job: &JobPlan, active: bool) -> Result<()> {
+        let Some((api, name)) = self.workload_of(job).await? else { return Ok(()) };
+        self.patch(&api, &name, &json!({"spec": {"active": active}})).await
+    }
+
+    /// Where the Workload of a job is, and its name.
+    async fn workload_of(&self, job: &JobPlan) -> Result<Option<(Api<DynamicObject>, String)>> {
         let api = workloads::namespaced(&self.client, job.namespace, "Workload", "workloads");
         let all = ListParams::default();
         let Outcome::Done(listed) = self.try_until("listing Workloads", || api.list(&all)).await? else {
-            return Ok(());
+            return Ok(None);
         };
         let owned =
             |workload: &DynamicObject| workload.owner_references().iter().any(|owner| owner.name == job.name);
-        let Some(workload) = listed.items.into_iter().find(owned) else { return Ok(()) };
-        let name = workload.name_any();
-        self.patch(&api, &name, &json!({"spec": {"active": active}})).await
+        let workload = listed.items.into_iter().find(owned);
+        Ok(workload.map(|workload| (api, workload.name_any())))
+    }
+
+    /// Lets a job run by hand. Every attempt says so itself: the one before may have been carried out, and the job stopped since.
+    async fn let_run(&self, job: &JobPlan) -> Result<()> {
+        let (api, params) = (self.jobs(job), PatchParams::default());
+        let attempt = || {
+            let number = self.attempts.fetch_add(1, Ordering::Relaxed).to_string();
+            let annotations = json!({LET_RUN: number});
+            let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
+            let (api, params) = (&api, &params);
+            async move { api.patch(&job.name, params, &Patch::Merge(patch)).await }
+        };
+        self.try_until("letting a job run", attempt).await?;
+        Ok(())
+    }
+
+    /// Stops a job some of whose pods have completed. One that ends before it is stopped is none of these: another is tried, for a while.
+    async fn stop_partly(&self) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < PARTLY {
+            self.recorder.check()?;
+            match self.recorder.checker(|checker| checker.partly_completed()) {
+                Some(workload) => {
+                    if self.stop_for_a_moment(&workload).await? {
+                        break;
+                    }
+                }
+                None => tokio::time::sleep(PAUSE / 4).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Deactivates a Workload until it holds no quota. Whether that was before it had finished.
+    async fn stop_for_a_moment(&self, workload: &str) -> Result<bool> {
+        let (namespace, name) = workload.split_once('/').unwrap_or_default();
+        let api = workloads::namespaced(&self.client, namespace, "Workload", "workloads");
+        self.patch(&api, name, &json!({"spec": {"active": false}})).await?;
+        let began = Instant::now();
+        while began.elapsed() < RELEASE && self.recorder.checker(|checker| checker.holds_quota(workload)) {
+            self.recorder.check()?;
+            tokio::time::sleep(PAUSE).await;
+        }
+        let stopped = self.recorder.checker(|checker| checker.waits(workload));
+        self.patch(&api, name, &json!({"spec": {"active": true}})).await?;
+        Ok(stopped)
     }
 
     async fn stop_policy(&self, queue: &str, policy: &str) -> Result<()> {

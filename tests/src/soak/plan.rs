@@ -47,6 +47,9 @@ const PLACEMENTS: [(&str, &str); 4] = [
     ("kueue.x-k8s.io/podset-unconstrained-topology", "true"),
 ];
 
+/// One job in so many that has partly completed is stopped.
+const PARTLY: usize = 10;
+
 /// A job that a user makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JobPlan {
@@ -71,12 +74,42 @@ pub(super) struct JobPlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Make(JobPlan),
-    Delete { job: usize, foreground: bool },
-    Reprioritize { job: usize, priority: &'static str },
-    Deactivate { job: usize },
-    Activate { job: usize },
-    Hold { queue: &'static str, drain: bool },
-    Resume { queue: &'static str },
+    Delete {
+        job: usize,
+        foreground: bool,
+    },
+    Reprioritize {
+        job: usize,
+        priority: &'static str,
+    },
+    Deactivate {
+        job: usize,
+    },
+    Activate {
+        job: usize,
+    },
+    /// Lets it run by hand, in whatever state it is.
+    Unsuspend {
+        job: usize,
+    },
+    /// Moves it to another queue, in whatever state it is.
+    Requeue {
+        job: usize,
+        queue: &'static str,
+    },
+    /// Deletes its Workload.
+    DeleteWorkload {
+        job: usize,
+    },
+    /// Deactivates the Workload of any job of which some pods have completed and others run, until it holds no quota.
+    StopPartly,
+    Hold {
+        queue: &'static str,
+        drain: bool,
+    },
+    Resume {
+        queue: &'static str,
+    },
 }
 
 /// Which replicas a fault hits.
@@ -121,6 +154,14 @@ impl Fault {
         };
         kind.split([',', '{']).next().unwrap_or_default().replace('(', " ").replace(')', "").trim().to_owned()
     }
+
+    /// How a recording calls it: its kind, and for requests what happens to them.
+    pub fn recorded(self) -> String {
+        match self {
+            Self::Disrupt(_, Disruption { harm, .. }) => format!("{} {}", self.kind(), harm_kind(harm)),
+            other => other.kind(),
+        }
+    }
 }
 
 /// What kind of harm it is, without for how long.
@@ -136,11 +177,16 @@ pub(super) fn harm_kind(harm: Harm) -> String {
 pub(super) fn acts(seed: u64, user: u32, jobs: usize) -> Vec<Act> {
     // Another number is that of the faults.
     let mut dice = Dice::new(seed, if user == 0 { 1 } else { 100 + u64::from(user) });
+    // What was planned before there were more kinds of acts is still planned.
+    let mut more = Dice::new(seed, (1 << 20) + u64::from(user));
+    let mut plans: Vec<JobPlan> = Vec::new();
     let mut acts = Vec::new();
     // What must be taken back later: after this many jobs.
     let mut later: Vec<(usize, Act)> = Vec::new();
     for number in 0..jobs {
-        acts.push(Act::Make(job(&mut dice, format!("job-{user}-{number}"))));
+        let plan = job(&mut dice, format!("job-{user}-{number}"));
+        plans.push(plan.clone());
+        acts.push(Act::Make(plan));
         let (due, rest) = later.into_iter().partition(|(when, _)| *when <= number);
         later = rest;
         acts.extend(Vec::into_iter(due).map(|(_, act)| act));
@@ -160,9 +206,29 @@ pub(super) fn acts(seed: u64, user: u32, jobs: usize) -> Vec<Act> {
             }
             _ => {}
         }
+        acts.extend(one_more(&mut more, number, &plans));
     }
     acts.extend(later.into_iter().map(|(_, act)| act));
     acts
+}
+
+/// What a user does besides, after the last of these jobs was made.
+fn one_more(dice: &mut Dice, number: usize, plans: &[JobPlan]) -> Option<Act> {
+    let job = number.saturating_sub(dice.index(8));
+    let (which, queue) = (dice.below(15), *dice.pick(&QUEUES));
+    let plan = &plans[job];
+    match which {
+        _ if number % PARTLY == PARTLY - 1 => Some(Act::StopPartly),
+        // Pods that are made by hand get no places, and are as many as the job asks for. When the Jobs of a JobSet have heard of the stop, it does
+        // not say.
+        0 | 1 if plan.placement.is_none() && ![Shape::Partial, Shape::Set].contains(&plan.shape) => {
+            Some(Act::Unsuspend { job })
+        }
+        // One that asks for places would wait for ever where there are none.
+        2 | 3 if plan.queue != PLACED && queue != PLACED => Some(Act::Requeue { job, queue }),
+        4 => Some(Act::DeleteWorkload { job }),
+        _ => None,
+    }
 }
 
 fn job(dice: &mut Dice, name: String) -> JobPlan {
@@ -248,6 +314,7 @@ mod tests {
         assert_eq!(shapes.len(), 7, "{shapes:?}");
         let (mut held, mut inactive, mut deleted) = (BTreeSet::new(), BTreeSet::new(), 0);
         let mut ever = (0, 0);
+        let (mut unsuspended, mut moved, mut without_workload, mut partly) = (0, 0, 0, 0);
         for act in &acts {
             match act {
                 Act::Hold { queue, .. } => ever.0 += usize::from(held.insert(*queue)),
@@ -255,11 +322,20 @@ mod tests {
                 Act::Deactivate { job } => ever.1 += usize::from(inactive.insert(*job)),
                 Act::Activate { job } => drop(inactive.remove(job)),
                 Act::Delete { .. } => deleted += 1,
+                Act::Unsuspend { .. } => unsuspended += 1,
+                Act::Requeue { .. } => moved += 1,
+                Act::DeleteWorkload { .. } => without_workload += 1,
+                Act::StopPartly => partly += 1,
                 _ => {}
             }
         }
         assert!(held.is_empty() && inactive.is_empty());
         assert!(ever.0 > 0 && ever.1 > 0 && deleted > 0, "{ever:?} {deleted}");
+        assert_eq!(partly, 30);
+        assert!(
+            [unsuspended, moved, without_workload].iter().all(|times| *times >= 10),
+            "{unsuspended} {moved} {without_workload}"
+        );
     }
 
     #[test]
@@ -269,6 +345,9 @@ mod tests {
         assert_eq!(Fault::Freeze(Part::Etcd, second).kind(), "Freeze Etcd");
         assert_eq!(Fault::LoseNode("n", second).kind(), "LoseNode");
         assert_eq!(Fault::FreezeLeader.kind(), "FreezeLeader");
+        assert_eq!(Fault::Replace(Part::ApiServer).recorded(), "Replace ApiServer");
+        let slow = Disruption { harm: Harm::Slow(second), one_in: 1, period: second };
+        assert_eq!(Fault::Disrupt(Whom::Leader, slow).recorded(), "Disrupt Slow");
         let kinds: BTreeSet<_> = faults(&mut Dice::new(1, 2)).into_iter().map(Fault::kind).collect();
         assert_eq!(kinds.len(), 13, "{kinds:?}");
         let harms = [Harm::Refuse(429), Harm::Slow(second), Harm::LoseAnswer].map(harm_kind);

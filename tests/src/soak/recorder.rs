@@ -1,5 +1,5 @@
 //! Follows etcd from its first revision, passes every change of every object to the checker and stores it in a file, together with the users' next
-//! deletions: the file alone is enough to check the run, and to see what else happened.
+//! deletions and the faults: the file alone is enough to check the run, and to see what else happened.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sluice_testkit::ControlPlane;
@@ -24,13 +24,15 @@ const SECRETS: &str = "/registry/secrets/";
 /// How long the recorder may take to see what there is.
 const CATCH_UP: Duration = Duration::from_mins(2);
 
-/// A line of the file.
+/// What the first line says: a file of an older format does not say which faults were played.
+const FORMAT: u32 = 2;
+
+/// A line of the file. All times are thousandths of a second since the recording began.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
     /// What etcd has stored.
     Change {
-        /// Thousandths of a second since the recording began.
         at: u64,
         revision: u64,
         key: String,
@@ -39,12 +41,27 @@ enum Line {
     },
     /// A user is about to delete this job.
     Unwanted { unwanted: String },
+    /// A fault of this kind begins.
+    Fault { fault: String, number: usize, at: u64 },
+    /// The fault of this number is over.
+    Over { over: usize, at: u64 },
+    /// The first line.
+    Format { format: u32 },
 }
 
 impl Line {
     fn judge(self, checker: &mut Checker) -> Result<()> {
         match self {
             Self::Unwanted { unwanted } => checker.expect_deletion(&unwanted),
+            Self::Fault { fault, number, at } => {
+                checker.clock(Duration::from_millis(at));
+                checker.fault_begins(number, &fault);
+            }
+            Self::Over { over, at } => {
+                checker.clock(Duration::from_millis(at));
+                checker.fault_ends(over);
+            }
+            Self::Format { .. } => {}
             Self::Change { key, .. } if key == MARK => {}
             Self::Change { at, revision, key, object } => {
                 checker.clock(Duration::from_millis(at));
@@ -59,10 +76,18 @@ impl Line {
 ///
 /// # Errors
 ///
-/// If the file cannot be read, a line before the last is not one of a recording, or a change in it cannot be read: see [`Checker::observe`].
+/// If the file cannot be read, or is of an older format, which does not say which faults were played; if a line before the last is not one of a
+/// recording, or a change in it cannot be read: see [`Checker::observe`].
 pub fn judge(file: &Path) -> Result<Checker> {
     let mut checker = Checker::default();
     let mut lines = BufReader::new(File::open(file).context("opening the recording")?).lines().peekable();
+    let first = lines.next().transpose().context("reading the recording")?.unwrap_or_default();
+    let Ok(Line::Format { format: FORMAT }) = serde_json::from_str(&first) else {
+        bail!(
+            "the recording does not begin with {{\"format\":{FORMAT}}}: it does not say which faults were played, and only the version that wrote it can \
+             judge it"
+        );
+    };
     while let Some(line) = lines.next() {
         let line = line.context("reading the recording")?;
         match serde_json::from_str::<Line>(&line) {
@@ -85,19 +110,29 @@ struct Shared {
     failure: Option<String>,
     /// Why it last had to begin again.
     trouble: String,
+    /// How many faults have begun.
+    faults: usize,
 }
 
 impl Shared {
     fn new(file: &Path) -> Result<Self> {
         let file = BufWriter::new(File::create(file).context("making the file of the recording")?);
-        Ok(Self {
+        let mut shared = Self {
             checker: Checker::default(),
             file,
             began: Instant::now(),
             seen: 0,
             failure: None,
             trouble: String::new(),
-        })
+            faults: 0,
+        };
+        shared.keep(Line::Format { format: FORMAT })?;
+        Ok(shared)
+    }
+
+    /// The time of the recording, in thousandths of a second.
+    fn now(&self) -> Result<u64> {
+        u64::try_from(self.began.elapsed().as_millis()).context("reading the clock")
     }
 
     /// Writes a line, and judges what it says.
@@ -124,6 +159,28 @@ impl Drop for Recorder {
     }
 }
 
+/// Writes into the recording which faults there are.
+#[derive(Clone)]
+pub(super) struct FaultLog(Arc<Mutex<Shared>>);
+
+impl FaultLog {
+    /// A fault of this kind begins. Gives its number.
+    pub fn begins(&self, kind: String) -> Result<usize> {
+        let mut shared = lock(&self.0);
+        let (number, at) = (shared.faults, shared.now()?);
+        shared.faults += 1;
+        shared.keep(Line::Fault { fault: kind, number, at })?;
+        Ok(number)
+    }
+
+    /// The fault of this number is over.
+    pub fn ends(&self, number: usize) -> Result<()> {
+        let mut shared = lock(&self.0);
+        let at = shared.now()?;
+        shared.keep(Line::Over { over: number, at })
+    }
+}
+
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -145,6 +202,11 @@ impl Recorder {
     /// A user is about to delete this job.
     pub fn expect_deletion(&self, key: String) -> Result<()> {
         lock(&self.shared).keep(Line::Unwanted { unwanted: key })
+    }
+
+    /// Where faults are written.
+    pub fn faults(&self) -> FaultLog {
+        FaultLog(Arc::clone(&self.shared))
     }
 
     /// Fails when the recording cannot be complete any more.
@@ -201,7 +263,7 @@ fn keep(shared: &Mutex<Shared>, mut change: Change) -> Result<()> {
         metadata.remove("managedFields");
     }
     let mut shared = lock(shared);
-    let at = u64::try_from(shared.began.elapsed().as_millis()).context("reading the clock")?;
+    let at = shared.now()?;
     let Change { revision, key, object } = change;
     shared.keep(Line::Change { at, revision, key, object: object.unwrap_or(Value::Null) })
 }
@@ -233,6 +295,8 @@ mod tests {
         for line in [made("asked", 1), made("lost", 2), unwanted, deleted("asked", 3), deleted("lost", 4)] {
             shared.keep(line).unwrap();
         }
+        shared.keep(Line::Fault { fault: "Freeze Etcd".to_owned(), number: 0, at: 4 }).unwrap();
+        shared.keep(Line::Over { over: 0, at: 5 }).unwrap();
         // The day is broken off in the middle of a line.
         write!(shared.file, "{{\"at\":5,\"revi").unwrap();
         shared.file.flush().unwrap();
@@ -245,9 +309,26 @@ mod tests {
             reported,
             ["Lost at revision 4, /registry/jobs/ns/lost: it is deleted, and has not ended"]
         );
+        let text = std::fs::read_to_string(&path).unwrap();
+        for line in
+            [r#"{"format":2}"#, r#"{"fault":"Freeze Etcd","number":0,"at":4}"#, r#"{"over":0,"at":5}"#]
+        {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
         // A line in the middle that cannot be read is no end.
         shared.file.write_all(b"\n").unwrap();
         shared.keep(made("more", 5)).unwrap();
         assert!(judge(&path).is_err());
+    }
+
+    #[test]
+    fn a_recording_that_does_not_say_which_faults_there_were_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.jsonl");
+        for text in ["", "{\"unwanted\":\"/registry/jobs/ns/j\"}\n", "{\"format\":1}\n"] {
+            std::fs::write(&path, text).unwrap();
+            let refused = judge(&path).unwrap_err().to_string();
+            assert!(refused.contains("does not say which faults were played"), "{refused}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,8 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
 
     let ttl = (size.jobs > 500).then_some(20);
     let nudging = client.clone();
-    let users = Users { client, recorder: &recorder, window: size.window, ttl };
+    let users =
+        Users { client, recorder: &recorder, window: size.window, ttl, attempts: AtomicUsize::default() };
     let (over, played) = (AtomicBool::new(false), Mutex::new(faults::Played::default()));
     let deadline = Instant::now() + size.at_most;
     let load = async {
@@ -60,7 +61,7 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         over.store(true, Ordering::Relaxed);
         made
     };
-    let troubles = faults::play(size, &plane, &fleet, &over, &played);
+    let troubles = faults::play(size, &plane, &fleet, recorder.faults(), &over, &played);
     let day = async { tokio::try_join!(load, troubles) };
     let end = async {
         let (made, ()) = day.await?;
@@ -72,6 +73,7 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
         }
         // What waits although nothing runs waits for Sluice.
         if overlooked > 0 && recorder.checker(|checker| checker.something_runs()) {
+            recorder.checker(super::checker::Checker::judge_oversights);
             // One that is killed releases its port and its webhooks, and reads all objects again.
             jobsets.take();
             jobsets = Some(jobset::Controller::start(&plane).await?);
@@ -180,7 +182,7 @@ fn keep_logs(plane: &ControlPlane, fleet: &Fleet, folder: &Path) -> Result<()> {
     let mut note = String::new();
     writeln!(
         note,
-        "recording.jsonl has every change that etcd stored, and what users were about to delete; revisions are those of the findings."
+        "recording.jsonl has every change that etcd stored, what users were about to delete, and the faults; revisions are those of the findings."
     )?;
     std::fs::write(folder.join("README"), note).context("writing a note")
 }

@@ -69,12 +69,14 @@ impl Checker {
         }
     }
 
-    /// Notes a Workload that no longer holds quota on which nothing has run, if that was neither revoked, nor its job deleted by its user.
+    /// Notes a Workload that no longer holds quota on which nothing has run, if that was neither revoked, nor it or its job deleted by its user.
     pub(super) fn note_dropped(&mut self, key: &str, before: Option<&Workload>, now: Option<&Workload>) {
         let held = before.filter(|before| before.reserved && !before.finished);
         let holds = now.is_some_and(|now| now.reserved && !now.finished);
         let Some(before) = held.filter(|_| !holds && !self.ran.contains(key)) else { return };
-        let deleted = before.job.as_deref().is_some_and(|uid| self.is_deleted_by_its_user(uid));
+        // By its user, as its job may be.
+        let deleted =
+            before.deleting || before.job.as_deref().is_some_and(|uid| self.is_deleted_by_its_user(uid));
         let evicted = now.is_some_and(|now| now.evicted);
         if !deleted && !evicted && !now.is_some_and(|now| now.revoked) {
             self.dropped = Some(key.to_owned());

@@ -98,6 +98,8 @@ pub struct Account {
     pub late_reservations: usize,
     /// Times that quota was reserved for a Workload that was not to have any since a moment before.
     pub late_admissions: usize,
+    /// Times that a user let a job run that was not admitted.
+    pub by_hand: usize,
     /// Times that a replica began to lead after another, or again.
     pub leaders: usize,
     /// How long quota of deleted jobs took to be back.

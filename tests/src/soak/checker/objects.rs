@@ -1,6 +1,7 @@
 //! What the checker needs to know of each object.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -19,6 +20,9 @@ const REVOKED: &str = "Quota was reserved by a former leader";
 
 /// The annotation of a pod that fails after this many seconds.
 pub const FAILS: &str = "sluice.dev/fail-after-seconds";
+
+/// The annotation that a user writes, each time with another value, with the same write that lets a job run by hand.
+pub const LET_RUN: &str = "example.com/let-run";
 
 fn text(object: &Value, pointer: &str) -> String {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -59,6 +63,18 @@ pub(super) struct Job {
     pub active: Option<usize>,
     /// The revision at which it last began to run.
     pub began: u64,
+    /// When it was made.
+    pub made: Duration,
+    /// When it, or a Job of it, last changed.
+    pub changed: Duration,
+    /// The value of [`LET_RUN`].
+    pub let_run: Option<String>,
+    /// Its user let it run when it last began.
+    pub by_hand: bool,
+    /// It has been admitted since then.
+    pub taken_on: bool,
+    /// Pods that were made before this revision may be of a run that its user began.
+    pub by_hand_before: u64,
 }
 
 impl Job {
@@ -82,12 +98,47 @@ impl Job {
                 .map_or(1, |pods| usize::try_from(pods).unwrap_or(usize::MAX)),
             active: object["status"]["active"].as_u64().and_then(|pods| usize::try_from(pods).ok()),
             began: 0,
+            made: Duration::ZERO,
+            changed: Duration::ZERO,
+            let_run: object["metadata"]["annotations"][LET_RUN].as_str().map(str::to_owned),
+            by_hand: false,
+            taken_on: false,
+            by_hand_before: 0,
         }
     }
 
     /// Whether it has pods, or will have some.
     pub fn runs(&self) -> bool {
         !self.suspended && !self.finished && !self.deleting
+    }
+
+    /// Takes over what the state before it says of its runs. Whether it begins to run at this revision.
+    pub fn follow(&mut self, before: Option<&Self>, revision: u64) -> bool {
+        let ran = before.filter(|before| before.runs());
+        let begins = self.runs() && ran.is_none();
+        self.began = before.filter(|_| !begins).map_or(revision, |before| before.began);
+        self.unheard = !self.seen_running && (begins || before.is_some_and(|before| before.unheard));
+        let (was, until) = before.map_or((false, 0), |before| (before.by_hand, before.by_hand_before));
+        let other = self.let_run.is_some() && before.is_some_and(|before| before.let_run != self.let_run);
+        self.by_hand = if begins { other } else { was };
+        self.by_hand_before = match until {
+            // Until its controller reports the start, it may act on what it knows of the user's.
+            _ if begins && was => u64::MAX,
+            u64::MAX if !self.unheard => revision,
+            until => until,
+        };
+        self.taken_on = !begins && before.is_some_and(|before| before.taken_on);
+        begins
+    }
+
+    /// Whether its user began its last run, which was never admitted.
+    pub fn is_without_quota(&self) -> bool {
+        self.by_hand && !self.taken_on
+    }
+
+    /// Whether a pod of it that was made at this revision may be of a run that its user began.
+    pub fn is_by_hand(&self, made: u64) -> bool {
+        made < self.by_hand_before || (self.by_hand && made >= self.began)
     }
 }
 
@@ -107,6 +158,8 @@ pub(super) struct Pod {
     pub asks: Amounts,
     /// The revision at which it was made.
     pub made: u64,
+    /// When it was made.
+    pub made_at: Duration,
 }
 
 impl Pod {
@@ -122,6 +175,7 @@ impl Pod {
             set: object["metadata"]["labels"][POD_SET].as_str().map(str::to_owned),
             asks: of_pod(&object["spec"])?,
             made: 0,
+            made_at: Duration::ZERO,
         })
     }
 }
@@ -159,6 +213,7 @@ pub(super) struct Workload {
     pub evicted: bool,
     /// `spec.active` is false.
     pub inactive: bool,
+    pub deleting: bool,
     pub finished: bool,
     /// Its reservation was revoked, as it came from a former leader.
     pub revoked: bool,
@@ -186,6 +241,7 @@ impl Workload {
             admitted: holds(object, "Admitted"),
             evicted: holds(object, "Evicted"),
             inactive: object["spec"]["active"] == false,
+            deleting: object["metadata"]["deletionTimestamp"].is_string(),
             finished: holds(object, "Finished"),
             revoked: condition(object, "QuotaReserved").is_some_and(|one| {
                 one["status"] == "False"

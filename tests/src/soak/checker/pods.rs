@@ -1,10 +1,12 @@
 //! The pods of a job: the nodes on which they run, and whether they have ended when their quota is released.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
 
+use super::faults::{ANSWER, Excuse};
 use super::objects::{Job, Pod, Workload};
 use super::{Checker, Rule};
 
@@ -18,6 +20,10 @@ pub(super) struct Gone {
     since: u64,
     /// It was stopped before its own controller had ever looked at it.
     unseen: bool,
+    /// When it was made.
+    made: Duration,
+    /// As it last was.
+    last: Job,
 }
 
 impl Checker {
@@ -27,7 +33,8 @@ impl Checker {
             return Ok(());
         };
         let mut pod = Pod::read(object)?;
-        pod.made = self.pods.get(key).map_or(self.revision, |before| before.made);
+        let made = self.pods.get(key).map(|before| (before.made, before.made_at));
+        (pod.made, pod.made_at) = made.unwrap_or((self.revision, self.now));
         let before = self.pods.insert(key.to_owned(), pod.clone());
         let came = before.is_none_or(|before| before.node.is_none());
         if let Some(node) = pod.node.as_deref().filter(|_| came && pod.live) {
@@ -39,6 +46,11 @@ impl Checker {
     /// A pod is on a node from now on: if its Workload has assigned nodes, this node must have a place for it.
     fn came_to_node(&mut self, key: &str, pod: &Pod, node: &str) {
         let Some(job) = pod.owner.clone().map(|owner| self.top_of(owner)) else { return };
+        // What its user let run is to be stopped: see [`super::strays`].
+        let of_job = self.keys.get(&job).and_then(|key| self.jobs.get(key));
+        if of_job.is_some_and(|job| job.is_by_hand(pod.made)) {
+            return;
+        }
         self.not_beside_others(key, &job);
         let covering = self.workloads_of(&job).find(|(_, workload)| workload.covers());
         let Some(covering) = covering.map(|(_, workload)| workload.clone()) else { return };
@@ -66,7 +78,8 @@ impl Checker {
     pub(super) fn goes(&mut self, key: &str, job: &Job) {
         let unseen = job.suspended && !self.is_known_to_have_run(key, job);
         let (key, above, since) = (key.to_owned(), job.owner.clone(), self.revision);
-        self.gone.entry(job.uid.clone()).or_insert(Gone { key, above, since, unseen });
+        let gone = Gone { key, above, since, unseen, made: job.made, last: job.clone() };
+        self.gone.entry(job.uid.clone()).or_insert(gone);
     }
 
     /// Whether a job, by its UID, is one that its user deleted.
@@ -88,7 +101,7 @@ impl Checker {
         let covers = now.is_some_and(Workload::covers);
         if let Some(job_key) = runs.filter(|_| before.covers() && !covers) {
             let covered = self.workloads_of(uid).any(|(_, workload)| workload.covers());
-            if !covered {
+            if !covered && !self.jobs[job_key].is_without_quota() {
                 self.note(Rule::RunsUnadmitted, job_key, format!("it runs, and {key} is admitted no more"));
             }
         }
@@ -100,15 +113,25 @@ impl Checker {
         if there.is_empty() {
             return;
         }
-        let known = match (self.gone.get(uid), &job_key) {
-            (Some(gone), _) => !gone.unseen,
-            (None, Some(key)) => self.is_known_to_have_run(key, &self.jobs[key]),
-            (None, None) => true,
+        // When the job was made, if its own controller had never looked at it.
+        let unseen = match (self.gone.get(uid), &job_key) {
+            (Some(gone), _) => gone.unseen.then_some(gone.made),
+            (None, Some(key)) => {
+                let job = &self.jobs[key];
+                (!self.is_known_to_have_run(key, job)).then_some(job.made)
+            }
+            (None, None) => None,
         };
-        if known {
-            self.note(Rule::FreedTooEarly, key, format!("its quota is free, and {there:?} are not over"));
-        } else {
-            self.account.freed_unseen += 1;
+        let text = format!("its quota is free, and {there:?} are not over");
+        match unseen {
+            Some(made) if self.faults.overlap(Excuse::Unseen, made, self.now) => {
+                self.account.freed_unseen += 1;
+            }
+            Some(_) => {
+                let text = format!("{text}; no fault kept its job's controller from looking");
+                self.note(Rule::FreedTooEarly, key, text);
+            }
+            None => self.note(Rule::FreedTooEarly, key, text),
         }
     }
 
@@ -117,6 +140,9 @@ impl Checker {
         let Some(uid) = now.job.as_ref().filter(|_| before.reserved && now.reserved && !now.finished) else {
             return;
         };
+        if self.keys.get(uid).and_then(|key| self.jobs.get(key)).is_some_and(|job| job.by_hand) {
+            return;
+        }
         for set in &now.sets {
             let was = before.sets.iter().find(|one| one.name == set.name).map_or(0, |one| one.reclaimable);
             if set.reclaimable <= was {
@@ -127,14 +153,22 @@ impl Checker {
                 now.sets.len() == 1 || self.pods[key].set.as_ref().is_none_or(|name| *name == set.name)
             });
             // The answer to the request that made a pod was lost: the Job's controller made another one, and counts one of them.
-            if live.len() > set.left() && self.counted(&live) <= set.left() {
+            let too_many = live.len() > set.left();
+            if too_many && self.counted(&live) <= set.left() && self.answers_were_lost(&live, set.left()) {
                 self.account.surplus += 1;
-            } else if live.len() > set.left() {
+            } else if too_many {
                 let (name, left) = (&set.name, set.left());
                 let text = format!("the pod set {name} keeps quota for {left} pods, and {live:?} run");
                 self.note(Rule::FreedTooEarly, key, text);
             }
         }
+    }
+
+    /// Whether a fault may have kept the answers to the requests that made these pods from their controllers, of as many as are too many.
+    pub(super) fn answers_were_lost(&self, pods: &[String], most: usize) -> bool {
+        let made = pods.iter().map(|key| self.pods[key].made_at);
+        let lost = made.filter(|made| self.faults.overlap(Excuse::Surplus, *made, *made + ANSWER));
+        lost.count() >= pods.len().saturating_sub(most)
     }
 
     /// How many of these pods the controllers of their Jobs say that these have.
@@ -159,7 +193,8 @@ impl Checker {
     }
 
     /// Pods that have not ended, including terminating ones, and those of a deleted job or of a deleted Job of a JobSet. Pods on a node that was lost
-    /// meanwhile cannot be known (docs/reference/11-observed.md 11.1.6).
+    /// meanwhile cannot be known (docs/reference/11-observed.md 11.1.6). Those of a run that its user began, and that was never admitted,
+    /// have no quota to give back.
     fn present_pods(&self, uid: &str) -> Vec<String> {
         let there = self.pods.iter().filter(|(_, pod)| pod.present && !self.is_on_lost_node(pod));
         let of_job = there.filter(|(_, pod)| {
@@ -167,7 +202,9 @@ impl Checker {
             let (made_by, of) = (self.gone.get(owner), self.gone.get(uid));
             let above = made_by.and_then(|gone| gone.above.as_deref());
             let late = made_by.into_iter().chain(of).any(|gone| pod.made > gone.since);
-            !late && (owner == uid || above == Some(uid) || self.top_of(owner.to_owned()) == uid)
+            let top = self.keys.get(uid).and_then(|key| self.jobs.get(key)).or(of.map(|gone| &gone.last));
+            let by_hand = top.is_some_and(|job| job.is_without_quota() && pod.made >= job.began);
+            !late && !by_hand && (owner == uid || above == Some(uid) || self.top_of(owner.to_owned()) == uid)
         });
         of_job.map(|(key, _)| key.clone()).collect()
     }

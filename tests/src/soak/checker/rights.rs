@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::faults::Excuse;
 use super::objects::{Admission, Workload};
 use super::{Checker, Rule};
 
-/// How late an admission may arrive after its right has ended: a watch that failed several times is asked for again after 5 s at most, its list takes
-/// some time, and then a request may be in flight. How often this may be is another bound (`too_many` of a report).
-pub const LATE: Duration = Duration::from_secs(10);
+/// How late an admission may arrive after its right has ended, if a fault delays it: a watch that failed several times is asked for again after 5 s at
+/// most, its list takes some time, and then a request may be in flight. How often this may be is another bound (`too_many` of a report).
+pub(super) const LATE: Duration = Duration::from_secs(10);
+/// How late it may arrive without any: the change has not reached the leader yet whose request is in flight.
+pub(super) const IN_FLIGHT: Duration = Duration::from_secs(2);
 
 /// The parts of a queue that decide who may be admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,15 +153,16 @@ impl Checker {
             return;
         }
         let Some((why, since)) = self.rights.why_not(key, now) else { return };
-        if since > Duration::ZERO && self.now <= since + LATE {
+        let late = self.now.saturating_sub(since);
+        let delayed = late <= LATE && self.faults.overlap(Excuse::LateAdmission, since, self.now);
+        if since > Duration::ZERO && (late <= IN_FLIGHT || delayed) {
             self.account.late_admissions += 1;
-        } else {
-            let for_long = self.now.saturating_sub(since).as_secs();
-            self.note(
-                Rule::WithoutRight,
-                key,
-                format!("quota is reserved for it, and {why} for {for_long} s"),
-            );
+            return;
         }
+        let mut text = format!("quota is reserved for it, and {why} for {} s", late.as_secs());
+        if late <= LATE {
+            text.push_str(", without a fault that delays it");
+        }
+        self.note(Rule::WithoutRight, key, text);
     }
 }

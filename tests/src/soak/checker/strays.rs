@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::faults::Excuse;
 use super::objects::Job;
 use super::pod_sets::Assigned;
 use super::{Checker, Rule};
@@ -41,7 +42,8 @@ impl Checker {
         let workloads =
             self.workloads.keys().filter_map(|key| Some((key.clone(), self.not_carried_out(key)?)));
         let parts = self.jobs.iter().filter_map(|(key, job)| Some((key.clone(), self.part_of_nothing(job)?)));
-        let strays: BTreeMap<_, _> = pods.chain(workloads).chain(parts).collect();
+        let by_hand = self.jobs.iter().filter_map(|(key, job)| Some((key.clone(), self.let_run(job)?)));
+        let strays: BTreeMap<_, _> = pods.chain(workloads).chain(parts).chain(by_hand).collect();
         self.strays.since.retain(|key, _| strays.contains_key(key));
         for (key, why) in strays {
             let since = *self.strays.since.entry(key.clone()).or_insert(now);
@@ -75,6 +77,12 @@ impl Checker {
         self.rights.must_go(key, workload).map(|why| format!("{why}, and it is not evicted"))
     }
 
+    /// Why a job should not run that its user let run.
+    fn let_run(&self, job: &Job) -> Option<String> {
+        let covered = self.workloads_of(&job.uid).any(|(_, workload)| workload.covers());
+        (job.by_hand && job.runs() && !covered).then(|| "its user let it run without an admission".to_owned())
+    }
+
     /// Why a pod should not continue.
     fn stray(&self, key: &str) -> Option<String> {
         let pod = self.pods.get(key).filter(|pod| pod.live)?;
@@ -88,6 +96,37 @@ impl Checker {
         };
         let (node, places) = (pod.node.as_ref()?, covering.nodes.as_ref()?);
         places.get(node).is_none_or(|place| place.pods == 0).then(|| format!("{job} has no place on {node}"))
+    }
+
+    /// A job is admitted. If its user let it run, it does so with right from now on.
+    pub(super) fn take_on(&mut self, key: &str) {
+        if let Some(job) = self.jobs.get_mut(key).filter(|job| job.by_hand && job.runs()) {
+            job.taken_on = true;
+        }
+    }
+
+    /// A job, or a Job of a JobSet, has changed.
+    pub(super) fn touch_whole(&mut self, part: &Job) {
+        let whole = part.owner.as_ref().and_then(|owner| self.keys.get(owner));
+        if let Some(whole) = whole.and_then(|key| self.jobs.get_mut(key)) {
+            whole.changed = self.now;
+        }
+    }
+
+    /// Called when nothing has happened for long, and the controller of JobSets is about to begin again: a job that runs and does not end must have a
+    /// fault for its cause since it last changed. Others wait for those.
+    pub fn judge_oversights(&mut self) {
+        let running = self.open.iter().filter_map(|key| Some((key, self.jobs.get(key)?)));
+        let running = running.filter(|(_, job)| job.runs());
+        let without =
+            running.filter(|(_, job)| !self.faults.overlap(Excuse::Oversight, job.changed, self.now));
+        let without: Vec<_> = without.map(|(key, job)| (key.clone(), job.changed)).collect();
+        for (key, changed) in without {
+            let long = self.now.saturating_sub(changed).as_secs();
+            let text =
+                format!("it runs, has not changed for {long} s, and no fault kept its controller from it");
+            self.note(Rule::Lost, &key, text);
+        }
     }
 
     /// Called when a job begins to run again. Its own controller has seen it run and has reported the stop, so none of its former pods may be left.
@@ -116,9 +155,10 @@ impl Checker {
         let most = covering.pods;
         let mut live = self.live_pods(job);
         live.retain(|key| self.pods[key].node.is_some());
-        if live.len() > most && self.is_surplus(&live, job, began, most) {
+        let too_many = live.len() > most;
+        if too_many && self.is_surplus(&live, job, began, most) && self.answers_were_lost(&live, most) {
             self.account.surplus += 1;
-        } else if live.len() > most {
+        } else if too_many {
             let text = format!("{live:?} of its job are on nodes, and {most} pods are admitted");
             self.note(Rule::GoesOn, key, text);
         } else {

@@ -6,6 +6,7 @@ use super::*;
 
 mod admissions;
 mod excess;
+mod faults;
 mod freed;
 mod places;
 mod strays;
@@ -152,6 +153,14 @@ impl History {
 
     fn checked(self) -> Checker {
         let mut checker = Checker::default();
+        self.play(&mut checker);
+        checker
+    }
+
+    /// The same while a fault of this kind lasts.
+    fn beside(&self, fault: &str) -> Checker {
+        let mut checker = Checker::default();
+        checker.fault_begins(0, fault);
         self.play(&mut checker);
         checker
     }

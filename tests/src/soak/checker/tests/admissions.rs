@@ -1,5 +1,6 @@
 //! Admissions that a Workload may not have, and charged and released quota.
 
+use super::super::rights::{IN_FLIGHT, LATE};
 use super::*;
 
 const FLAVORS: &str = "podSetAssignments";
@@ -97,9 +98,15 @@ fn a_flavor_that_the_queue_does_not_have_is_noticed_also_in_a_cohort() {
 const LATER: Duration = Duration::from_mins(1);
 
 /// What is broken by the last change of a history, so long after the others.
-#[expect(clippy::needless_pass_by_value, reason = "each history is judged once")]
 fn at(time: Duration, history: History) -> String {
+    at_beside("none", time, history)
+}
+
+/// The same while a fault of this kind lasts.
+#[expect(clippy::needless_pass_by_value, reason = "each history is judged once")]
+fn at_beside(fault: &str, time: Duration, history: History) -> String {
     let mut checker = Checker::default();
+    checker.fault_begins(0, fault);
     checker.clock(Duration::from_secs(1));
     let last = history.0.len() - 1;
     for (number, change) in history.0.iter().enumerate() {
@@ -117,8 +124,20 @@ fn an_admission_that_was_under_way_when_its_right_went_is_counted() {
         let stop = json!({"spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}});
         History::new().put(LOCAL, stop).workload(WORKLOAD, ADMITTED, 1)
     };
-    assert_eq!(at(Duration::from_secs(5), stopped()), "");
-    assert!(at(LATER, stopped()).contains("its LocalQueue is stopped for 59 s"), "{}", at(LATER, stopped()));
+    let seconds = Duration::from_secs;
+    // The change has not reached the leader.
+    assert_eq!(at(seconds(1) + IN_FLIGHT, stopped()), "");
+    // Later, only if a fault delays the change or the write.
+    let text = at(seconds(5), stopped());
+    assert!(text.contains("its LocalQueue is stopped for 4 s, without a fault that delays it"), "{text}");
+    for fault in ["Disrupt Slow", "DropConnections", "CutLeader", "Replace Etcd"] {
+        assert_eq!(at_beside(fault, seconds(1) + LATE, stopped()), "", "{fault}");
+        let text = at_beside(fault, LATER, stopped());
+        assert!(text.ends_with("its LocalQueue is stopped for 59 s"), "{text}");
+    }
+    for fault in ["LoseNode", "Kill Follower"] {
+        assert_ne!(at_beside(fault, seconds(5), stopped()), "", "{fault}");
+    }
 }
 
 #[test]
@@ -164,8 +183,9 @@ fn pods_that_run_although_they_are_said_to_need_nothing_are_noticed() {
     assert_broken(done(two()), Rule::FreedTooEarly, "keeps quota for 1 pods");
     assert_broken(says(2), Rule::FreedTooEarly, "keeps quota for 1 pods");
     // Its own controller made one too many.
-    let surplus = says(1).checked();
+    let surplus = says(1).beside("Replace Etcd");
     assert_eq!((surplus.violations().len(), surplus.account().surplus), (0, 1));
+    assert_broken(says(1), Rule::FreedTooEarly, "keeps quota for 1 pods");
     let over =
         |history: History| history.pod_on("q", "n-1").with(|pod| pod["status"]["phase"] = json!("Succeeded"));
     assert_eq!(done(over(two())).broken(), []);

@@ -88,4 +88,11 @@ fn a_reservation_above_a_limit_may_end_as_a_user_deletes_its_job() {
     let deleted = a_late_reservation(runs).late_job(true).delete(OTHER_JOB).delete(OTHER);
     assert_eq!(judged_after(&deleted, Duration::ZERO, true), (0, 1));
     assert_eq!(judged(&deleted), (1, 0));
+    // Or as a user deletes the Workload itself.
+    let going = |history: History| {
+        history
+            .late(ADMITTED)
+            .with(|one| one["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"))
+    };
+    assert_eq!(judged(&going(a_late_reservation(runs).late_job(true)).delete(OTHER)), (0, 1));
 }

@@ -27,14 +27,17 @@ fn a_pod_too_many_that_a_jobs_own_controller_made_is_counted() {
     };
     let begun = |admitted| of_two(of_two(History::new(), true).workload(WORKLOAD, ADMITTED, admitted), false);
     let three = |history: History| history.pod_on("p", "n-1").pod_on("q", "n-1").pod_on("r", "n-1");
-    let checker = three(begun(2)).checked();
+    let checker = three(begun(2)).beside("Replace ApiServer");
     assert_eq!((checker.violations().len(), checker.account().surplus), (0, 1));
-    assert_broken(three(begun(1)), Rule::GoesOn, "1 pods are admitted");
+    assert_broken(three(begun(2)), Rule::GoesOn, "2 pods are admitted");
+    let one = three(begun(1)).beside("Replace ApiServer");
+    assert!(one.violations()[0].text.ends_with("1 pods are admitted"), "{:?}", one.violations());
     let gone = begun(2).pod_on("p", "n-1").pod_on("q", "n-1").delete(JOB).pod_on("r", "n-1");
     assert_eq!(gone.broken().iter().filter(|(rule, _)| *rule == Rule::GoesOn).count(), 0);
     // A pod of a former run is not one of these.
     let again = of_two(of_two(begun(2).pod_on("p", "n-1"), true), false);
-    assert_broken(again.pod_on("q", "n-1").pod_on("r", "n-1"), Rule::GoesOn, "2 pods are admitted");
+    let again = again.pod_on("q", "n-1").pod_on("r", "n-1").beside("Replace ApiServer");
+    assert!(again.violations()[0].text.ends_with("2 pods are admitted"), "{:?}", again.violations());
 }
 
 /// A job that has run and is stopped; its controller says so, and its pod continues, or not.
@@ -172,4 +175,56 @@ fn what_is_to_stop_and_does_not_is_noticed() {
     assert!(drained_then(running().job(false, &["Complete"])).is_empty(), "its job is over");
     let held = json!({"spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}});
     assert!(after(running().put(LOCAL, held), long).is_empty(), "what runs may continue");
+}
+
+/// A job that its user lets run, or that runs by itself.
+fn let_run(history: History, by: Option<&str>) -> History {
+    history.job(false, &[]).with(|job| {
+        if let Some(by) = by {
+            job["metadata"]["annotations"][LET_RUN] = json!(by);
+        }
+    })
+}
+
+#[test]
+fn a_job_that_its_user_lets_run_is_to_be_stopped_promptly() {
+    let waits = || History::new().job(true, &[]);
+    assert_broken(let_run(waits(), None), Rule::RunsUnadmitted, "it begins to run");
+    let after = |history: History, time: Duration| {
+        let mut checker = history.checked();
+        assert_eq!((checker.violations().len(), checker.account().by_hand), (0, 1));
+        checker.clock(Duration::from_secs(1));
+        checker.clock(time);
+        let texts: Vec<_> = checker.violations().iter().map(ToString::to_string).collect();
+        texts.join("\n")
+    };
+    let long = PROMPT + Duration::from_secs(1);
+    let running = || let_run(waits(), Some("1"));
+    assert!(after(running(), long).ends_with("and its user let it run without an admission"));
+    assert_eq!(after(running(), PROMPT), "", "its time is not over");
+    let stopped =
+        || running().job(true, &[]).with(|job| job["metadata"]["annotations"][LET_RUN] = json!("1"));
+    assert_eq!(after(stopped(), long), "");
+    assert_eq!(after(running().workload(WORKLOAD, ADMITTED, 1), long), "", "it is admitted");
+    // The manager itself starts it, with what its user once wrote.
+    assert_broken(let_run(stopped(), Some("1")), Rule::RunsUnadmitted, "it begins to run");
+    // While it is being evicted.
+    let evicted = waits().workload(WORKLOAD, EVICTED, 1);
+    assert_eq!(let_run(evicted, Some("1")).pod("Running").workload(WORKLOAD, &["Evicted"], 1).broken(), []);
+}
+
+#[test]
+fn a_run_that_a_user_began_is_like_any_other_once_it_is_admitted() {
+    let running = || let_run(History::new().job(true, &[]), Some("1"));
+    let admitted = || running().workload(WORKLOAD, ADMITTED, 1);
+    assert_eq!(admitted().broken(), []);
+    assert_broken(admitted().workload(WORKLOAD, &[], 1), Rule::RunsUnadmitted, "is admitted no more");
+    assert_broken(admitted().pod("Running").delete(WORKLOAD), Rule::FreedTooEarly, POD);
+    // Pods that it made itself have no places, and no quota, until it begins again.
+    let placed = || running().placed(WORKLOAD, ADMITTED, 2);
+    assert_eq!(placed().pod_on("q", "n-2").broken(), []);
+    let again = || placed().job(true, &[]).job(false, &[]);
+    assert_eq!(again().pod_on("q", "n-2").broken(), [], "its controller may not have heard of the stop");
+    let heard = again().job(false, &[]).with(|job| job["status"]["active"] = json!(1));
+    assert_broken(heard.pod_on("q", "n-2"), Rule::Misplaced, "0 are assigned to it");
 }
