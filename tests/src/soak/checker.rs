@@ -36,7 +36,6 @@ use pod_sets::PodSet;
 use pods::Gone;
 use quota::Quotas;
 use returns::Returns;
-#[cfg(test)]
 use rights::Rights;
 use strays::Strays;
 
