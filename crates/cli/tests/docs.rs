@@ -218,13 +218,13 @@ fn runnable_blocks_run_and_print_what_is_shown() {
 
 /// What is wrong with the proof of a block of a page.
 fn unproven(page: &str, block: &Block<'_>, proof: &Proof) -> Option<String> {
-    let (file, test) = match proof {
+    let (file, function) = match proof {
         Proof::Typed(file, test) | Proof::Played(file, test) | Proof::Rendered(file, test) => (file, test),
         Proof::Parsed(why) => return why.is_empty().then(|| "no reason is given".to_owned()),
     };
     let Ok(text) = fs::read_to_string(root().join(file)) else { return Some(format!("no file {file}")) };
-    if !text.contains(&format!("fn {test}(")) {
-        return Some(format!("{file} has no function {test}"));
+    if !text.contains(&format!("fn {function}(")) {
+        return Some(format!("{file} has no function {function}"));
     }
     let folder = Path::new(page).parent().unwrap();
     let commands = commands(&block.text);

@@ -19,7 +19,7 @@ fn what_is_packed_into_the_secret_comes_out_again() {
 }
 
 #[test]
-fn what_is_refused_is_asked_for_ever_more_rarely_and_soon_again_after_a_success() {
+fn what_is_refused_is_asked_for_less_and_less_often_and_soon_again_after_a_success() {
     let mut failures = 0;
     let waits: Vec<u128> = (0..7).map(|_| pause_after(false, &mut failures).as_millis()).collect();
     assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
@@ -93,7 +93,7 @@ fn of_a_strict_administrator() -> (Client, Arc<Mutex<BTreeMap<String, usize>>>) 
 }
 
 #[tokio::test]
-async fn a_change_that_is_refused_is_repeated_ever_more_rarely_and_the_others_are_made() {
+async fn a_change_that_is_refused_is_repeated_less_and_less_often_and_the_others_are_made() {
     let (client, patches) = of_a_strict_administrator();
     let mut rotator =
         CertRotator::new(client, "ns", "svc", "secret", "", Vec::new()).reporting_as("sluice-0");

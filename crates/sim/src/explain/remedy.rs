@@ -181,7 +181,7 @@ impl Question<'_> {
         }
         let is_unsized = |finding: &Finding| finding.code == Code::TooLarge && !says_a_size(finding);
         if findings.iter().any(is_unsized) {
-            let size = Largest::largest(sizes);
+            let size = Largest::of_all(sizes);
             found.extend(size.iter().flat_map(|size| &size.helps).map(Help::untried));
         }
         let queue = simulation.record().job(job).and_then(|record| record.cluster_queue.clone());

@@ -181,9 +181,10 @@ pub(super) fn missing(subject: &Subject, workload: &Value, job: &ObjectRef) -> O
     let succeeded = count(&|pod| phase(pod, "Succeeded"));
     let (wanted, given_back) = admitted(workload);
     let (left, failed) = match (&subject.job, &job.kind) {
-        (Some(object), Kind::Job(kind)) => {
-            (sluice_jobs::left_to_complete(*kind, object, succeeded), sluice_jobs::failed_for_good(*kind, object))
-        }
+        (Some(object), Kind::Job(kind)) => (
+            sluice_jobs::left_to_complete(*kind, object, succeeded),
+            sluice_jobs::failed_for_good(*kind, object),
+        ),
         _ => (None, 0),
     };
     // Of the pods that are over for good, those that were given back are not wanted any more.

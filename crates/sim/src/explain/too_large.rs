@@ -286,7 +286,7 @@ impl Largest {
     }
 
     /// The one of several flavors on which the job may be largest; the first of them that are equal.
-    pub fn largest(all: Vec<Self>) -> Option<Self> {
+    pub fn of_all(all: Vec<Self>) -> Option<Self> {
         all.into_iter().rev().max_by(|a, b| by_share(a.share, b.share))
     }
 }

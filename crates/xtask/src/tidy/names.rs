@@ -57,7 +57,7 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
 
 /// Findings for each module of a crate whose name has a retired word, except for those that are known, and for each known one that is not there.
 fn modules<'a>(paths: impl Iterator<Item = &'a str>, known: &[&str]) -> Vec<String> {
-    let (mut findings, mut unseen) = (Vec::new(), BTreeSet::from_iter(known.iter().copied()));
+    let (mut findings, mut unseen) = (Vec::new(), known.iter().copied().collect::<BTreeSet<_>>());
     for path in paths.filter(|path| crate_of(path).is_some()) {
         let Some(stem) = path.strip_suffix(".rs") else { continue };
         if let Some(of) = known
