@@ -220,8 +220,11 @@ impl Reading {
     fn take_made(&mut self, source: &Source, maker: &JobMaker, object: &Value) {
         let Some(job) = maker.job_of(object) else { return };
         let Some(kind) = kind_of(text(&job["apiVersion"]), text(&job["kind"])) else { return };
-        let named =
-            |object: &Value| ["name", "namespace"].map(|field| text(&object["metadata"][field]).to_owned());
+        let named = |object: &Value| {
+            let [name, namespace] = ["name", "namespace"].map(|field| text(&object["metadata"][field]));
+            // As `kubectl apply` takes them.
+            (name.to_owned(), if namespace.is_empty() { "default" } else { namespace }.to_owned())
+        };
         let of_job = named(&job);
         let is_there = |one: &Manifest| one.kind == kind && named(&one.object) == of_job;
         if !self.found.objects.iter().any(is_there) {

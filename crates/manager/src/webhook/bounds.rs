@@ -261,7 +261,12 @@ impl Bounds {
             }
         }
         granted.entry.make_room(missing);
-        granted.add(acquired(own, permits, until).await?);
+        // Room was made wherever most was held, so a small one takes what is free first.
+        let more = tokio::select! {
+            more = acquired(own, permits, until) => more,
+            more = acquired(&self.bodies, permits, until), if small => more,
+        };
+        granted.add(more?);
         Ok(())
     }
 

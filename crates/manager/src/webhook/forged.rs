@@ -48,8 +48,8 @@ fn claimed<'a>(
     let namespace = request.namespace.as_str();
     let made = MadePod { name: name_of(pod), labels: &labels };
     let takes = |job: (JobKind, &str), owner: &Owner| {
-        facts.may_have_made(namespace, made, (job.0, job.1, &owner.uid)) == Some(true)
-            && facts.is_managed(rules, namespace, job, owner)
+        // A namespace may have very many jobs, and each is asked.
+        owner.may_have_made(made, job) && facts.is_managed(rules, namespace, job, owner)
     };
     let mut kinds = rules.kinds.iter().copied().filter(|kind| is_made_by_kubernetes(*kind));
     if let Some(controller) = ControllerName::of(pod) {

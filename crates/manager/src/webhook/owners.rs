@@ -178,6 +178,13 @@ fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: 
     makes && !integration.suspends_pods || owner.wraps.iter().any(is_it)
 }
 
+impl Owner {
+    /// Whether the job, of this kind and name, may have made a pod, by name and labels.
+    pub fn may_have_made(&self, pod: MadePod<'_>, (kind, name): (JobKind, &str)) -> bool {
+        may_be_pod_of(&PodMaker { kind, name, uid: &self.uid, marks: &self.pods }, &pod)
+    }
+}
+
 impl Facts {
     /// The managed jobs above the object `part`, the nearest first, from its controller on.
     pub fn managed_above(
@@ -242,7 +249,7 @@ impl Facts {
     ) -> Option<bool> {
         let owner = self.owners.get(&(kind, namespace.to_owned(), name.to_owned()));
         let owner = owner.filter(|owner| *owner.uid == *uid)?;
-        Some(may_be_pod_of(&PodMaker { kind, name, uid, marks: &owner.pods }, &pod))
+        Some(owner.may_have_made(pod, (kind, name)))
     }
 
     /// Whether a new pod belongs to a managed and admitted job, of a kind whose pods are identified by labels: the job that its label names, if

@@ -157,16 +157,21 @@ impl Shared {
         if !self.reviewer.reads_heads(path) {
             return None;
         }
-        if is_short(head) {
-            return self.reviewer.turned_away(path, head, why);
-        }
-        let turn = self.bounds.head().await?;
-        let (reviewer, asked, head) = (Arc::clone(&self.reviewer), path.to_owned(), Arc::clone(head));
-        let answer = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            reviewer.turned_away(&asked, &head, why)
-        });
-        answer.await.ok().flatten()
+        let answer = if is_short(head) {
+            guarded(|| self.reviewer.turned_away(path, head, why))
+        } else {
+            let turn = self.bounds.head().await?;
+            let (reviewer, asked, head) = (Arc::clone(&self.reviewer), path.to_owned(), Arc::clone(head));
+            let answer = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                guarded(|| reviewer.turned_away(&asked, &head, why))
+            });
+            answer.await.unwrap_or_else(|panic| Err(panic.to_string()))
+        };
+        answer.unwrap_or_else(|panic| {
+            error!(%path, %panic, "the answer to a review that was not read failed");
+            None
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, set_child_subreaper,
 /// What the last line begins with; milliseconds follow.
 const LINE: &str = "cpu time in ms: ";
 /// How long what a program leaves behind may take to end. What takes longer is not counted.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program to be run.
 #[derive(clap::Args)]

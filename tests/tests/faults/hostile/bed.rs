@@ -141,18 +141,20 @@ fn api_of(client: &Client, namespace: &str, object: &Value) -> Api<DynamicObject
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind_of, &plural))
 }
 
-/// Repeats a write for which a webhook had no time, as a user does. It was not carried out.
+/// Repeats a write for which a webhook, or the API server before it stored anything, had no time, as a user does.
 async fn reviewed<T, F>(write: impl Fn() -> F) -> kube::Result<T>
 where
     F: Future<Output = kube::Result<T>>,
 {
-    let had_no_time = |why: &str| {
+    let had_no_time = |status: &kube::core::Status| {
         let reasons = ["too many reviews at once", "deadline exceeded", "EOF", "connection"];
-        why.contains("failed calling webhook") && reasons.iter().any(|reason| why.contains(reason))
+        let why = &status.message;
+        status.reason == "Timeout"
+            || why.contains("failed calling webhook") && reasons.iter().any(|reason| why.contains(reason))
     };
     eventually("a write to be reviewed", DEADLINE, || async {
         Ok(match write().await {
-            Err(kube::Error::Api(status)) if had_no_time(&status.message) => Progress::NotYet(status.message),
+            Err(kube::Error::Api(status)) if had_no_time(&status) => Progress::NotYet(status.message),
             other => Progress::Done(other),
         })
     })

@@ -124,6 +124,21 @@ async fn bodies_of_large_reviews_take_nothing_from_those_of_small_ones() {
 }
 
 #[tokio::test]
+async fn a_small_body_takes_the_room_that_a_large_one_leaves() {
+    let bounds = Bounds::default();
+    let all = |pool: &Arc<Semaphore>| {
+        Arc::clone(pool).try_acquire_many_owned(u32::try_from(pool.available_permits()).unwrap())
+    };
+    let large = all(&bounds.bodies).unwrap();
+    let _small = all(&bounds.small_bodies).unwrap();
+    let reading = bounds.read(Body::from("{}"), ConnectionHandle::alone(), true, deadline(None));
+    let mut reading = std::pin::pin!(reading);
+    assert!(futures::poll!(reading.as_mut()).is_pending());
+    drop(large);
+    assert_eq!(reading.await.unwrap().0, b"{}");
+}
+
+#[tokio::test]
 async fn what_had_no_room_in_time_is_read_to_its_end_before_it_is_answered() {
     let bounds = Bounds::default();
     let _all =

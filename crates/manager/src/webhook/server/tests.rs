@@ -33,13 +33,14 @@ impl Reviewer for Fake {
     }
 
     fn turned_away(&self, path: &str, head: &[u8], why: Refusal) -> Option<Vec<u8>> {
+        assert_ne!(path, "/head-poison", "a poisonous head");
         let head = std::str::from_utf8(head.get(..4)?).ok()?;
         self.reads_heads(path).then(|| format!("{head}: {why}").into_bytes())
     }
 
     fn review(&self, path: &str, body: &[u8]) -> Option<Result<Vec<u8>, serde_json::Error>> {
         match path {
-            "/panic" | "/head-panic" => panic!("a poisonous review"),
+            "/panic" | "/head-panic" | "/head-poison" => panic!("a poisonous review"),
             "/convert" | "/head" => Some(serde_json::from_slice(body).and_then(answer_review)),
             _ => Some(Ok(body.to_vec())),
         }
@@ -116,7 +117,10 @@ async fn a_review_that_panics_is_a_failure_and_the_next_is_answered() {
     let (address, _stopper) = start().await;
     for _ in 0..20 {
         assert_eq!(post_to(address, "/panic", "{}").await.0, 500);
+        assert_eq!(post_to(address, "/head-poison", "{}").await.0, 500);
     }
+    let long = "x".repeat(2 * BODY_BYTES);
+    assert_eq!(post_to(address, "/head-poison", &long).await.0, 413);
     assert_eq!(post_to(address, "/echo", "{}").await, (200, "{}".to_owned()));
 }
 

@@ -85,3 +85,21 @@ fn pods_of_jobs_that_are_not_queued_may_come_from_anyone() {
     bed.see(JobKind::JOB, "own", "q", None, &spec);
     assert_eq!(refusal(&bed, TENANT, &Value::Null, &made), None, "another controller makes its pods");
 }
+
+#[test]
+fn comparing_a_pod_with_the_jobs_of_its_namespace_takes_no_memory_for_each() {
+    let cost = |jobs: usize| {
+        let bed = Bed::new();
+        for number in 0..jobs {
+            let spec = json!({"spec": {"template": template()}});
+            bed.see(JobKind::JOB, &format!("job-{number}"), "q", None, &spec);
+        }
+        let pod = pod(&of_job("another"), &Value::Null);
+        let mut why = None;
+        let cost = allocation_counter::measure(|| why = refusal(&bed, TENANT, &Value::Null, &pod));
+        assert_eq!(why, None, "it is queued like any other");
+        cost.count_total
+    };
+    let (few, many) = (cost(10), cost(500));
+    assert!(many < few + 50, "{few} and {many}");
+}
