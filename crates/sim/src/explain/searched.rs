@@ -20,6 +20,8 @@ pub(super) struct Searched<'a> {
     pub sets: Vec<PodSet<'a>>,
     /// The same for each of them: amounts are those of all together.
     pub refusals: &'a [Refusal],
+    /// How many other pod sets of the job request anything.
+    pub others: usize,
 }
 
 /// The pod sets of a decision, those of a pod set group together.
@@ -34,10 +36,18 @@ pub(super) fn searched<'a>(
         let group = pod_set(workload, &refused.name)["topologyRequest"]["podSetGroupName"].as_str();
         match all.iter_mut().find(|(known, _)| group.is_some() && *known == group) {
             Some((_, searched)) => searched.sets.push(set),
-            None => all.push((group, Searched { sets: vec![set], refusals: &refused.refusals })),
+            None => all.push((group, Searched { sets: vec![set], refusals: &refused.refusals, others: 0 })),
         }
     }
-    all.into_iter().map(|(_, searched)| searched).collect()
+    let mut all: Vec<_> = all.into_iter().map(|(_, searched)| searched).collect();
+    for of in &mut all {
+        let others = decision.requests.iter().filter(|(name, requests)| {
+            let is_own = of.sets.iter().any(|set| *set.name == **name);
+            !is_own && requests.iter().any(|(_, amount)| amount.get() > 0)
+        });
+        of.others = others.count();
+    }
+    all
 }
 
 impl<'a> PodSet<'a> {
@@ -67,6 +77,11 @@ impl Searched<'_> {
     pub fn who(&self, verb: &str) -> String {
         let third_person = if self.sets.len() > 1 { "" } else { "s" };
         format!("{} {verb}{third_person}", self.words())
+    }
+
+    /// Whether it is one pod set, and all that takes anything of what the job needs.
+    pub fn is_all(&self) -> bool {
+        self.sets.len() == 1 && self.others == 0
     }
 
     /// How many pods they have.

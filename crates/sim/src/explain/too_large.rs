@@ -251,12 +251,18 @@ impl Largest {
             return None;
         }
         let mut totals: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        let mut taking = Vec::new();
         for set in &sets {
-            for (resource, flavor) in set["flavors"].as_object()? {
+            let mut takes = false;
+            // A pod set that requests nothing has no flavors.
+            for (resource, flavor) in set["flavors"].as_object().into_iter().flatten() {
                 let written = Quantity::parse(set["resourceUsage"][resource].as_str()?).ok()?;
+                let amount = amount_of(resource, &written).get();
                 let total = totals.entry((text(flavor), resource.as_str())).or_default();
-                *total = total.saturating_add(amount_of(resource, &written).get());
+                *total = total.saturating_add(amount);
+                takes |= amount > 0;
             }
+            taking.extend(Some(set).filter(|_| takes));
         }
         let most = |(flavor, resource): &(&str, &str)| {
             limits.0.iter().find(|((f, r), _)| **f == **flavor && **r == **resource).map(|(_, most)| *most)
@@ -265,7 +271,7 @@ impl Largest {
         let short: Vec<_> = short.filter(|(_, total, most)| most < total).collect();
         let of = |(_, total, most): &(_, i64, i64)| (*most, *total);
         let share = short.iter().map(of).min_by(|a, b| by_share(*a, *b)).filter(|(most, _)| *most > 0)?;
-        let helps = if let [set] = &sets[..] {
+        let helps = if let [set] = &taking[..] {
             let count = set["count"].as_i64().filter(|count| *count > 0)?;
             let parts = short.iter().map(|&((flavor, resource), total, room)| Part {
                 flavor,

@@ -66,9 +66,28 @@ fn replicated(counts: [u32; 2], cpu: &str, annotations: &Value) -> Value {
     json!({"spec": {"replicatedJobs": [one(("leader", counts[0])), one(("worker", counts[1]))]}})
 }
 
+/// The pods of a leader that requests nothing, and its workers of a processor each.
+fn led(workers: u32) -> Value {
+    let mut set = replicated([1, workers], "1", &json!({}));
+    let leader = &mut set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
+    leader["containers"][0]["resources"] = json!({});
+    set
+}
+
+/// The same, with a GPU for each worker.
+fn with_gpus(mut set: Value) -> Value {
+    let worker = &mut set["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"];
+    worker["containers"][0]["resources"]["requests"]["example.com/gpu"] = json!("1");
+    set
+}
+
 /// The JobSet of the question, with so many leaders and workers of a processor each.
 fn job_set(counts: [u32; 2], annotations: &Value) -> String {
-    let mut set = replicated(counts, "1", annotations);
+    job_set_of(replicated(counts, "1", annotations))
+}
+
+/// The JobSet of the question, with these pods.
+fn job_set_of(mut set: Value) -> String {
     set["spec"]["suspend"] = json!(true);
     format!(
         "
@@ -279,6 +298,24 @@ pub(super) fn rows() -> Vec<Row> {
             Code::TooLarge,
             &["pod set worker asks for 12 cpu beside the 3 of its other pod sets, and its ClusterQueue can have at most 10 of"],
             Act::Change(IN_ALL, set, replicated([3, 12], "666m", &json!({}))),
+        ),
+        row(
+            "two pod sets, of which the first requests nothing",
+            [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &job_set_of(led(12))].concat(),
+            Code::TooLarge,
+            &["pod set worker asks for 12 cpu, and its ClusterQueue can have at most 10 of flavor default"],
+            Act::Change("ask for at most 10 pods of 1 cpu each (flavor default)", set, led(10)),
+        ),
+        row(
+            "two pod sets, of which the first requests nothing, and two resource groups",
+            [FLAVOR, TWO_GROUPS, LOCAL_QUEUE, &job_set_of(with_gpus(led(12)))].concat(),
+            Code::TooLarge,
+            &["pod set worker asks for 12 cpu, and its ClusterQueue can have at most 10 of flavor default"],
+            Act::Change(
+                "ask for at most 9 pods of 1 cpu and 1 example.com/gpu each (flavors default and gpus)",
+                set,
+                with_gpus(led(9)),
+            ),
         ),
         row(
             "pod sets that are searched together, and are too large together",
