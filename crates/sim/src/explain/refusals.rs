@@ -46,7 +46,7 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     let fits = fits(workload, &account.fits, around.names_nodes);
     let mut found = Vec::new();
-    for of in searched(workload, decision, pod_sets) {
+    for of in searched(workload, decision, pod_sets, around.configuration) {
         let mut gathered = Gathered::default();
         for refusal in of.refusals {
             gathered.take_amounts(&of, refusal);
