@@ -28,6 +28,7 @@ use sluice_testkit::etcd::Change;
 
 use excess::Excess;
 use faults::Faults;
+pub(super) use faults::STALL;
 use leader::Leader;
 use lost::LostNodes;
 use objects::{Job, Pod, Workload};

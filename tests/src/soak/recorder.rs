@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use sluice_testkit::etcd::{Change, Etcd};
 use sluice_testkit::wait::{eventually, progress};
 use tokio::task::JoinHandle;
 
-use super::checker::Checker;
+use super::checker::{Checker, STALL};
 
 /// A key that is written to know that all before it was seen.
 const MARK: &str = "/registry/recorder/mark";
@@ -23,6 +24,11 @@ const MARK: &str = "/registry/recorder/mark";
 const SECRETS: &str = "/registry/secrets/";
 /// How long the recorder may take to see what there is.
 const CATCH_UP: Duration = Duration::from_mins(2);
+
+/// How often the recorder looks whether it runs.
+const TICK: Duration = Duration::from_millis(100);
+/// If it did not for more than so many thousandths of a second, the machine stood still, or had no time for any process.
+const LONG: u64 = 1_000;
 
 /// What the first line says: a file of an older format does not say which faults were played.
 const FORMAT: u32 = 2;
@@ -104,6 +110,8 @@ struct Shared {
     checker: Checker,
     file: BufWriter<File>,
     began: Instant,
+    /// When it last ran, in the time of the recording.
+    ticked: Arc<AtomicU64>,
     /// The newest revision that was seen.
     seen: u64,
     /// Why it can continue no more.
@@ -121,6 +129,7 @@ impl Shared {
             checker: Checker::default(),
             file,
             began: Instant::now(),
+            ticked: Arc::default(),
             seen: 0,
             failure: None,
             trouble: String::new(),
@@ -130,9 +139,28 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The time of the recording, in thousandths of a second.
-    fn now(&self) -> Result<u64> {
-        u64::try_from(self.began.elapsed().as_millis()).context("reading the clock")
+    /// The time of the recording, in thousandths of a second. What stood still until now is noted first.
+    fn now(&mut self) -> Result<u64> {
+        let now = since(self.began)?;
+        self.runs_at(now)?;
+        Ok(now)
+    }
+
+    /// Notes the time for which it did not run until now, if that is long.
+    fn runs_at(&mut self, now: u64) -> Result<()> {
+        let before = self.ticked.fetch_max(now, Ordering::Relaxed);
+        if now.saturating_sub(before) <= LONG {
+            return Ok(());
+        }
+        let number = self.number();
+        self.keep(Line::Fault { fault: STALL.to_owned(), number, at: before })?;
+        self.keep(Line::Over { over: number, at: now })
+    }
+
+    /// The number of the next fault.
+    fn number(&mut self) -> usize {
+        self.faults += 1;
+        self.faults - 1
     }
 
     /// Writes a line, and judges what it says.
@@ -150,12 +178,12 @@ impl Shared {
 pub(super) struct Recorder {
     etcd: Etcd,
     shared: Arc<Mutex<Shared>>,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -167,8 +195,8 @@ impl FaultLog {
     /// A fault of this kind begins. Gives its number.
     pub fn begins(&self, kind: String) -> Result<usize> {
         let mut shared = lock(&self.0);
-        let (number, at) = (shared.faults, shared.now()?);
-        shared.faults += 1;
+        let at = shared.now()?;
+        let number = shared.number();
         shared.keep(Line::Fault { fault: kind, number, at })?;
         Ok(number)
     }
@@ -181,6 +209,32 @@ impl FaultLog {
     }
 }
 
+/// Thousandths of a second since then.
+fn since(began: Instant) -> Result<u64> {
+    u64::try_from(began.elapsed().as_millis()).context("reading the clock")
+}
+
+/// Looks again and again whether it runs. It waits for the lock only to note that it did not: to wait for a judgement is not to stand still.
+async fn tick(shared: Arc<Mutex<Shared>>) {
+    let (began, ticked) = {
+        let shared = lock(&shared);
+        (shared.began, Arc::clone(&shared.ticked))
+    };
+    loop {
+        tokio::time::sleep(TICK).await;
+        let Ok(now) = since(began) else { return };
+        if now.saturating_sub(ticked.load(Ordering::Relaxed)) <= LONG {
+            ticked.fetch_max(now, Ordering::Relaxed);
+            continue;
+        }
+        let mut shared = lock(&shared);
+        if let Err(error) = shared.runs_at(now) {
+            shared.failure = Some(format!("{error:#}"));
+            return;
+        }
+    }
+}
+
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -190,8 +244,9 @@ impl Recorder {
     pub fn start(plane: &ControlPlane, file: &Path) -> Result<Self> {
         let etcd = Etcd::of(plane)?;
         let shared = Arc::new(Mutex::new(Shared::new(file)?));
-        let task = tokio::spawn(record(etcd.clone(), Arc::clone(&shared)));
-        Ok(Self { etcd, shared, task })
+        let record = tokio::spawn(record(etcd.clone(), Arc::clone(&shared)));
+        let tasks = [record, tokio::spawn(tick(Arc::clone(&shared)))];
+        Ok(Self { etcd, shared, tasks })
     }
 
     /// Looks at the checker, or changes it.
@@ -319,6 +374,20 @@ mod tests {
         shared.file.write_all(b"\n").unwrap();
         shared.keep(made("more", 5)).unwrap();
         assert!(judge(&path).is_err());
+    }
+
+    #[test]
+    fn a_time_in_which_the_machine_stands_still_is_recorded_as_a_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recording.jsonl");
+        let mut shared = Shared::new(&path).unwrap();
+        for now in [900, 1_900, 3_100, 3_200, 3_150, 4_200] {
+            shared.runs_at(now).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines, [r#"{"fault":"Stall","number":0,"at":1900}"#, r#"{"over":0,"at":3100}"#]);
+        assert_eq!(shared.number(), 1, "that of the next fault is another");
     }
 
     #[test]

@@ -87,7 +87,18 @@ fn why(of: &Value) -> String {
     format!("{}: {}", of["reason"].as_str().unwrap(), of["message"].as_str().unwrap())
 }
 
-/// Waits until the Workload of a job says why it is refused, and returns that.
+/// Waits until a report has the ends of these jobs: their Workloads are deleted one by one, some time after them.
+async fn wait_until_deleted(kubeconfig: &Path, args: &[&str], jobs: [&str; 3]) {
+    eventually(&format!("a report of {args:?} to say that all are deleted"), DEADLINE, || async {
+        let events = jobs.map(|job| reported(kubeconfig, args, job).events);
+        let deleted = |events: &Vec<String>| events.last().is_some_and(|last| last == "deleted");
+        Ok(progress(events.iter().all(deleted), format!("{events:?}")))
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until the Workload of a job says that it is refused for its quota, and returns what it says.
 async fn refusal_of(plane: &ControlPlane, job: &str) -> String {
     eventually(&format!("the refusal of {job}"), DEADLINE, || async {
         let all = kubectl(plane, &["get", "workloads", "-n", "used", "-o", "json"]).await?;
@@ -98,7 +109,8 @@ async fn refusal_of(plane: &ControlPlane, job: &str) -> String {
         let own = all["items"].as_array().into_iter().flatten().find(own);
         let mut conditions = own.and_then(|own| own["status"]["conditions"].as_array()).into_iter().flatten();
         let refused = conditions.find(|one| one["type"] == "QuotaReserved" && one["status"] == "False");
-        Ok(refused.map_or_else(|| Progress::NotYet(all.to_string()), |refused| Progress::Done(why(refused))))
+        let refusal = refused.map(why).filter(|why| why.contains("insufficient quota"));
+        Ok(refusal.map_or_else(|| Progress::NotYet(all.to_string()), Progress::Done))
     })
     .await
     .unwrap()
@@ -306,6 +318,7 @@ async fn what_teams_used_is_added_up_from_lines_of_any_writer() {
 
     // The day is reported once, from the API as from the files of both replicas.
     for source in [&[][..], &files] {
+        wait_until_deleted(&admin, source, ["first", "urgent", "large"]).await;
         let first = reported(&admin, source, "first");
         assert_eq!(first.events, ["submitted", "admitted", "preempted", "deleted"], "{source:?}");
         assert!(first.by.starts_with("used/job-urgent-"), "{}", first.by);

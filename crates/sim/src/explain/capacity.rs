@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_api::conditions::reason;
-use sluice_api::config::Hotswap;
+use sluice_api::config::{Configuration, Hotswap};
 use sluice_core::Amount;
 use sluice_engine::Kind;
 
@@ -22,7 +22,7 @@ use crate::record::show_amount;
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub view: &'a View<'a>,
-    pub hotswap: &'a Hotswap,
+    pub configuration: &'a Configuration,
     /// Whether nodes are named: users with the right to list nodes see names, others how many.
     pub names_nodes: bool,
 }
@@ -149,7 +149,7 @@ fn labels_of(view: &View<'_>, flavor: &str) -> Option<BTreeMap<String, String>> 
 
 /// How many nodes a flavor has, as far as they were read, and which of them are not well.
 fn nodes_of(around: Around<'_>, flavor: &str) -> Vec<String> {
-    let Around { view, hotswap, names_nodes } = around;
+    let Around { view, configuration, names_nodes } = around;
     let Some(wanted) = labels_of(view, flavor).filter(|labels| !labels.is_empty()) else { return Vec::new() };
     let nodes = view.of_kind(Kind::Node);
     let own = nodes.iter().filter(|(_, node)| {
@@ -170,7 +170,7 @@ fn nodes_of(around: Around<'_>, flavor: &str) -> Vec<String> {
     };
     let is_ready = |node: &Value| condition(node, "Ready").is_some_and(|c| c["status"] == "True");
     let mut parts = vec![format!("flavor {flavor} has {} node(s)", own.len())];
-    let goes = |node: &Value| departs(node, hotswap);
+    let goes = |node: &Value| departs(node, &configuration.hotswap);
     parts.extend(named("not ready", &|node| !is_ready(node)));
     parts.extend(named("marked for removal", &|node| is_ready(node) && goes(node)));
     parts.extend(named("cordoned", &|node| {

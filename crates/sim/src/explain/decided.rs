@@ -62,7 +62,7 @@ impl Question<'_> {
 
     /// Where nodes are looked up for the question.
     pub(super) fn around<'b>(&'b self, view: &'b View<'b>) -> Around<'b> {
-        Around { view, hotswap: &self.options.configuration.hotswap, names_nodes: self.names_nodes }
+        Around { view, configuration: &self.options.configuration, names_nodes: self.names_nodes }
     }
 
     /// The finding that names the jobs whose pods must become ready before anything else is admitted.

@@ -131,7 +131,7 @@ struct With {
 
 impl Question<'_> {
     /// As much more nominal quota of its own queue as a job needs to start, beginning with what is missing of one flavor: all its resources at once.
-    /// Adds how large the job may be without more, if it is too large.
+    /// Where that is needless beside what another flavor lacks, it is of that one. Adds how large the job may be without more, if it is too large.
     pub(super) fn more_quota(
         &self,
         simulation: &Simulation,
@@ -147,14 +147,11 @@ impl Question<'_> {
         for _ in 0..MOST_ROUNDS {
             let Some(with) = self.with_more(simulation, &target.job, &queue, &more)? else { return Ok(None) };
             if !matches!(with.tried, Tried::Waits) {
-                let With { lacks, text, patch, tried, after } =
+                let With { text, patch, tried, after, .. } =
                     self.without_needless(simulation, &target.job, &queue, with)?;
-                // All that it needs is of other flavors, whose own advice it is.
-                if !lacks.iter().any(|lack| lack.flavor == *flavor) {
-                    return Ok(None);
-                }
                 let workload = after.as_ref().and_then(|after| after.object(&target.workload));
-                sizes.extend(workload.and_then(|workload| Largest::of(workload, &limits)));
+                let configuration = &self.options.configuration;
+                sizes.extend(workload.and_then(|workload| Largest::of(workload, &limits, configuration)));
                 return Ok(Remedy::of(Advice::MoreQuota, text, vec![patch], tried));
             }
             let Some(after) = with.after else { return Ok(None) };

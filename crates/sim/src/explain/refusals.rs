@@ -46,7 +46,7 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     let fits = fits(workload, &account.fits, around.names_nodes);
     let mut found = Vec::new();
-    for of in searched(workload, decision, pod_sets) {
+    for of in searched(workload, decision, pod_sets, around.configuration) {
         let mut gathered = Gathered::default();
         for refusal in of.refusals {
             gathered.take_amounts(&of, refusal);
@@ -56,8 +56,7 @@ pub(super) fn findings(
         }
         // What does not depend on the pods is the same for each pod set.
         gathered.found.dedup();
-        let is_all = decision.requests.len() == 1;
-        found.extend(gathered.reported(around, workload, &of, is_all));
+        found.extend(gathered.reported(around, workload, &of));
     }
     found
 }
@@ -142,7 +141,7 @@ impl Gathered {
     }
 
     /// Reports what is too large for every flavor of a resource group. A flavor that is too small matters little while the pods wait for another one.
-    fn too_large(&mut self, view: &View<'_>, workload: &Value, of: &Searched<'_>, is_all: bool) {
+    fn too_large(&mut self, view: &View<'_>, workload: &Value, of: &Searched<'_>) {
         let all = std::mem::take(&mut self.excess);
         let groups = if all.is_empty() { Vec::new() } else { too_large::groups(view, workload) };
         let mut by_group: BTreeMap<Option<usize>, Vec<Excess>> = BTreeMap::new();
@@ -159,21 +158,14 @@ impl Gathered {
                 let needs_no_other = |own: usize| {
                     groups.iter().enumerate().all(|(at, group)| at == own || !group.is_requested(of))
                 };
-                let is_all = is_all && group.is_some_and(needs_no_other);
+                let is_all = of.is_all() && group.is_some_and(needs_no_other);
                 self.found.push(too_large::finding(of, &excess, is_all));
             }
         }
     }
 
-    /// `is_all`: the job has no other pod sets.
-    fn reported(
-        mut self,
-        around: Around<'_>,
-        workload: &Value,
-        of: &Searched<'_>,
-        is_all: bool,
-    ) -> Vec<Finding> {
-        self.too_large(around.view, workload, of, is_all);
+    fn reported(mut self, around: Around<'_>, workload: &Value, of: &Searched<'_>) -> Vec<Finding> {
+        self.too_large(around.view, workload, of);
         for (flavor, lacks) in &self.capacity {
             self.found.push(capacity::short(around, workload, of, (flavor, lacks)));
         }

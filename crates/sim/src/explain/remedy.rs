@@ -147,7 +147,10 @@ impl Question<'_> {
         (findings, fits): (&[Finding], &[TopologyFit]),
     ) -> Result<Vec<Remedy>, ExplainError> {
         let job = &target.job;
-        let helps: Vec<Help> = findings.iter().flat_map(|finding| finding.helps.clone()).collect();
+        let helps = findings.iter().flat_map(|finding| finding.helps.clone());
+        // How large all of a job may be at most is said where no trial says more.
+        let (bounds, helps): (Vec<Help>, Vec<Help>) =
+            helps.partition(|help| help.advice == Advice::SmallerInAll);
         // With a change it would start, too: that shows nothing.
         let starts_anyway = matches!(self.starts_with(simulation, job, &[])?, Tried::Starts(..));
         let mut found = if starts_anyway {
@@ -176,13 +179,17 @@ impl Question<'_> {
         let others = raised::short_flavors(&refusals).into_iter().skip(1).filter(|_| !starts_anyway);
         for flavor in others {
             if found.len() < ready + MOST {
-                found.extend(self.more_quota(simulation, target, (flavor, &refusals), &mut sizes)?);
+                let more = self.more_quota(simulation, target, (flavor, &refusals), &mut sizes)?;
+                // What was advised for a flavor before may have been more of this one.
+                let is_new = |more: &Remedy| found.iter().all(|known| known.patches != more.patches);
+                let more = more.filter(is_new);
+                found.extend(more);
             }
         }
         let is_unsized = |finding: &Finding| finding.code == Code::TooLarge && !says_a_size(finding);
         if findings.iter().any(is_unsized) {
-            let size = Largest::of_all(sizes);
-            found.extend(size.iter().flat_map(|size| &size.helps).map(Help::untried));
+            let helps = Largest::of_all(sizes).map_or(bounds, |size| size.helps);
+            found.extend(helps.iter().map(Help::untried));
         }
         let queue = simulation.record().job(job).and_then(|record| record.cluster_queue.clone());
         if queue.is_some_and(|queue| self.unknown_checks(simulation, &queue).is_some()) {

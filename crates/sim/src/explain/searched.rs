@@ -1,6 +1,8 @@
 //! The pod sets for which flavors are searched together: one alone, or all of a pod set group.
 
 use serde_json::Value;
+use sluice_api::config::Configuration;
+use sluice_api::gates::Gate;
 use sluice_core::{Amount, Name, PodSetRefusal, Refusal, Unadmitted};
 
 use super::decided::pod_set;
@@ -9,7 +11,7 @@ use crate::json::text;
 /// A pod set, and what it requests.
 pub(super) struct PodSet<'a> {
     pub name: &'a str,
-    /// How many pods it has, without those that are over; at least one.
+    /// How many of its pods need quota; at least one.
     pub count: i64,
     /// Of all its pods, in each resource's unit.
     requests: &'a [(Name, Amount)],
@@ -20,6 +22,8 @@ pub(super) struct Searched<'a> {
     pub sets: Vec<PodSet<'a>>,
     /// The same for each of them: amounts are those of all together.
     pub refusals: &'a [Refusal],
+    /// How many other pod sets of the job request anything.
+    pub others: usize,
 }
 
 /// The pod sets of a decision, those of a pod set group together.
@@ -27,29 +31,46 @@ pub(super) fn searched<'a>(
     workload: &'a Value,
     decision: &'a Unadmitted,
     pod_sets: &'a [PodSetRefusal],
+    configuration: &Configuration,
 ) -> Vec<Searched<'a>> {
     let mut all: Vec<(Option<&str>, Searched<'a>)> = Vec::new();
     for refused in pod_sets {
-        let set = PodSet::of(workload, decision, &refused.name);
-        let group = pod_set(workload, &refused.name)["topologyRequest"]["podSetGroupName"].as_str();
+        let spec = pod_set(workload, &refused.name);
+        let requests = decision.requests.iter().find(|(set, _)| *set == refused.name);
+        let set = PodSet {
+            name: &refused.name,
+            count: pods_left(workload, spec, configuration).max(1),
+            requests: requests.map(|(_, requests)| requests.as_slice()).unwrap_or_default(),
+        };
+        let group = spec["topologyRequest"]["podSetGroupName"].as_str();
         match all.iter_mut().find(|(known, _)| group.is_some() && *known == group) {
             Some((_, searched)) => searched.sets.push(set),
-            None => all.push((group, Searched { sets: vec![set], refusals: &refused.refusals })),
+            None => all.push((group, Searched { sets: vec![set], refusals: &refused.refusals, others: 0 })),
         }
     }
-    all.into_iter().map(|(_, searched)| searched).collect()
+    let mut all: Vec<_> = all.into_iter().map(|(_, searched)| searched).collect();
+    for of in &mut all {
+        let others = decision.requests.iter().filter(|(name, requests)| {
+            let is_own = of.sets.iter().any(|set| *set.name == **name);
+            !is_own && requests.iter().any(|(_, amount)| amount.get() > 0)
+        });
+        of.others = others.count();
+    }
+    all
 }
 
-impl<'a> PodSet<'a> {
-    fn of(workload: &Value, decision: &'a Unadmitted, name: &'a str) -> Self {
-        let of = decision.requests.iter().find(|(set, _)| **set == *name);
-        let requests = of.map(|(_, requests)| requests.as_slice()).unwrap_or_default();
-        let count = pod_set(workload, name)["count"].as_i64().unwrap_or(1);
-        let mut over = workload["status"]["reclaimablePods"].as_array().into_iter().flatten();
-        let over = over.find(|over| text(&over["name"]) == name).and_then(|over| over["count"].as_i64());
-        Self { name, count: count.saturating_sub(over.unwrap_or(0)).max(1), requests }
+/// How many pods of a pod set need quota: with the gate `ReclaimablePods`, all but those that are over.
+pub(super) fn pods_left(workload: &Value, spec: &Value, configuration: &Configuration) -> i64 {
+    let count = spec["count"].as_i64().unwrap_or(1);
+    if !configuration.gates.enabled(Gate::ReclaimablePods) {
+        return count;
     }
+    let mut over = workload["status"]["reclaimablePods"].as_array().into_iter().flatten();
+    let over = over.find(|over| text(&over["name"]) == text(&spec["name"]));
+    count.saturating_sub(over.and_then(|over| over["count"].as_i64()).unwrap_or(0)).max(0)
+}
 
+impl PodSet<'_> {
     fn request(&self, resource: &str) -> i64 {
         self.requests.iter().find(|(name, _)| **name == *resource).map_or(0, |(_, amount)| amount.get())
     }
@@ -67,6 +88,11 @@ impl Searched<'_> {
     pub fn who(&self, verb: &str) -> String {
         let third_person = if self.sets.len() > 1 { "" } else { "s" };
         format!("{} {verb}{third_person}", self.words())
+    }
+
+    /// Whether it is one pod set, and all that takes anything of what the job needs.
+    pub fn is_all(&self) -> bool {
+        self.sets.len() == 1 && self.others == 0
     }
 
     /// How many pods they have.
@@ -88,5 +114,28 @@ impl Searched<'_> {
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         let all = self.sets.iter().flat_map(|set| set.requests);
         all.filter(|(_, amount)| amount.get() > 0).map(|(name, _)| &**name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn pods_that_are_over_need_quota_where_the_gate_is_off() {
+        let workload = json!({
+            "spec": {"podSets": [{"name": "main", "count": 12}]},
+            "status": {"reclaimablePods": [{"name": "main", "count": 6}]},
+        });
+        let left = |configuration: &Configuration| {
+            pods_left(&workload, &workload["spec"]["podSets"][0], configuration)
+        };
+        let mut configuration = Options::default_configuration();
+        assert_eq!(left(&configuration), 6);
+        configuration.gates = configuration.gates.with(Gate::ReclaimablePods, false);
+        assert_eq!(left(&configuration), 12);
     }
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use sluice_api::config::Configuration;
 use sluice_core::{Name, Refusal};
 use sluice_engine::Kind;
 use sluice_quantity::{Quantity, amount_of};
@@ -11,7 +12,7 @@ use sluice_quantity::{Quantity, amount_of};
 use super::MOST_LISTED;
 use super::advice::Advice;
 use super::finding::{Code, Finding, Help};
-use super::searched::Searched;
+use super::searched::{Searched, pods_left};
 use super::view::View;
 use crate::json::text;
 use crate::record::show_amount;
@@ -114,7 +115,7 @@ pub(super) fn group_of(groups: &[Group<'_>], flavor: &str) -> Option<usize> {
 }
 
 /// The finding for pod sets for which each flavor of a resource group is too small. If this group is `all` that the job needs quota of, and one pod
-/// set all that it has: with the largest that one of the flavors could have.
+/// set all that it has: with the largest that one of the flavors could have. Else with what all of the job could have of one.
 pub(super) fn finding(of: &Searched<'_>, excess: &[Excess], all: bool) -> Finding {
     let mut flavors: Vec<(&Name, Vec<&Excess>)> = Vec::new();
     for one in excess {
@@ -127,11 +128,13 @@ pub(super) fn finding(of: &Searched<'_>, excess: &[Excess], all: bool) -> Findin
         [one] => Finding::new(Code::TooLarge, one.line(of)),
         _ => several(of, &flavors, excess),
     };
+    if !all {
+        finding.helps.extend(bound(of, &flavors));
+        return finding;
+    }
     // The resource that is scarcest decides how large it may be on a flavor; it may be as large as on the flavor with most room.
     let room = flavors.iter().filter_map(|(_, own)| Some((own, scarcest(own)?)));
-    let Some((own, _)) = room.rev().max_by(|(_, a), (_, b)| a.by_share(b)).filter(|_| all) else {
-        return finding;
-    };
+    let Some((own, _)) = room.rev().max_by(|(_, a), (_, b)| a.by_share(b)) else { return finding };
     let parts = own.iter().map(|one| Part {
         flavor: &one.flavor,
         resource: &one.resource,
@@ -140,6 +143,28 @@ pub(super) fn finding(of: &Searched<'_>, excess: &[Excess], all: bool) -> Findin
     });
     finding.helps = sizes(of.count(), &parts.collect::<Vec<_>>());
     finding
+}
+
+/// How much all of a job may ask for of the flavor on which the largest part of it has room: it never gets more of that one, whatever else it lacks.
+fn bound(of: &Searched<'_>, flavors: &[(&Name, Vec<&Excess>)]) -> Option<Help> {
+    let share = |own: &[&Excess]| {
+        let shares = own.iter().map(|one| (one.most, one.previous.saturating_add(one.needed)));
+        shares.min_by(|a, b| by_share(*a, *b)).filter(|(most, _)| *most > 0)
+    };
+    let shares = flavors.iter().filter_map(|(_, own)| Some((own, share(own)?)));
+    let (own, _) = shares.rev().max_by(|(_, a), (_, b)| by_share(*a, *b))?;
+    let parts = own.iter().map(|one| (&*one.flavor, &*one.resource, one.most));
+    Some(in_all(of.sets.len() + of.others > 1, parts))
+}
+
+/// So much may be asked for in all: of each resource of a flavor.
+fn in_all<'a>(of_several_sets: bool, parts: impl Iterator<Item = (&'a str, &'a str, i64)>) -> Help {
+    let one = |(flavor, resource, most): (&str, &str, i64)| {
+        format!("{} {resource} of flavor {flavor}", show_amount(resource, most))
+    };
+    let all = parts.map(one).collect::<Vec<_>>().join(" and ");
+    let whom = if of_several_sets { "in all pod sets" } else { "for all pods" };
+    Help::words(Advice::SmallerInAll, format!("ask for at most {all} {whom} together"))
 }
 
 /// Of what there is least.
@@ -242,21 +267,29 @@ pub(super) struct Largest {
 
 impl Largest {
     /// From a Workload that starts with more quota: the flavors that it has then, and what its ClusterQueue can have of them without that.
-    pub fn of(workload: &Value, limits: &Limits) -> Option<Self> {
+    pub fn of(workload: &Value, limits: &Limits, configuration: &Configuration) -> Option<Self> {
         let list = |list: &Value| list.as_array().cloned().unwrap_or_default();
-        let counted = |sets: &[Value]| sets.iter().filter_map(|set| set["count"].as_i64()).sum::<i64>();
         let sets = list(&workload["status"]["admission"]["podSetAssignments"]);
+        let starting: i64 = sets.iter().filter_map(|set| set["count"].as_i64()).sum();
+        let wanted = list(&workload["spec"]["podSets"]);
+        let wanted: i64 = wanted.iter().map(|spec| pods_left(workload, spec, configuration)).sum();
         // Of a part of the pods, nothing follows for all.
-        if counted(&sets) != counted(&list(&workload["spec"]["podSets"])) {
+        if starting != wanted {
             return None;
         }
         let mut totals: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        let mut taking = Vec::new();
         for set in &sets {
-            for (resource, flavor) in set["flavors"].as_object()? {
+            let mut takes = false;
+            // A pod set that requests nothing has no flavors.
+            for (resource, flavor) in set["flavors"].as_object().into_iter().flatten() {
                 let written = Quantity::parse(set["resourceUsage"][resource].as_str()?).ok()?;
+                let amount = amount_of(resource, &written).get();
                 let total = totals.entry((text(flavor), resource.as_str())).or_default();
-                *total = total.saturating_add(amount_of(resource, &written).get());
+                *total = total.saturating_add(amount);
+                takes |= amount > 0;
             }
+            taking.extend(Some(set).filter(|_| takes));
         }
         let most = |(flavor, resource): &(&str, &str)| {
             limits.0.iter().find(|((f, r), _)| **f == **flavor && **r == **resource).map(|(_, most)| *most)
@@ -265,7 +298,7 @@ impl Largest {
         let short: Vec<_> = short.filter(|(_, total, most)| most < total).collect();
         let of = |(_, total, most): &(_, i64, i64)| (*most, *total);
         let share = short.iter().map(of).min_by(|a, b| by_share(*a, *b)).filter(|(most, _)| *most > 0)?;
-        let helps = if let [set] = &sets[..] {
+        let helps = if let [set] = &taking[..] {
             let count = set["count"].as_i64().filter(|count| *count > 0)?;
             let parts = short.iter().map(|&((flavor, resource), total, room)| Part {
                 flavor,
@@ -275,12 +308,7 @@ impl Largest {
             });
             sizes(count, &parts.collect::<Vec<_>>())
         } else {
-            let one = |((flavor, resource), _, most): &((&str, &str), _, i64)| {
-                format!("{} {resource} of flavor {flavor}", show_amount(resource, *most))
-            };
-            let all = short.iter().map(one).collect::<Vec<_>>().join(" and ");
-            let help = format!("ask for at most {all} in all pod sets together");
-            vec![Help::words(Advice::SmallerInAll, help)]
+            vec![in_all(true, short.iter().map(|&((flavor, resource), _, most)| (flavor, resource, most)))]
         };
         Some(Self { helps, share })
     }
@@ -288,5 +316,37 @@ impl Largest {
     /// The one of several flavors on which the job may be largest; the first of them that are equal.
     pub fn of_all(all: Vec<Self>) -> Option<Self> {
         all.into_iter().rev().max_by(|a, b| by_share(a.share, b.share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_api::gates::Gate;
+
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn a_job_some_of_whose_pods_are_over_starts_whole_with_the_others() {
+        let set = |name: &str, count: i64| {
+            let usage = json!({"cpu": count.to_string()});
+            json!({"name": name, "count": count, "flavors": {"cpu": "default"}, "resourceUsage": usage})
+        };
+        let workload = json!({
+            "spec": {"podSets": [{"name": "leader", "count": 3}, {"name": "worker", "count": 12}]},
+            "status": {
+                "reclaimablePods": [{"name": "worker", "count": 2}],
+                "admission": {"podSetAssignments": [set("leader", 3), set("worker", 10)]},
+            },
+        });
+        let limits = Limits(BTreeMap::from([((Name::from("default"), Name::from("cpu")), 10_000)]));
+        let mut configuration = Options::default_configuration();
+        let largest = Largest::of(&workload, &limits, &configuration).unwrap();
+        let words: Vec<&str> = largest.helps.iter().map(|help| help.text.as_str()).collect();
+        assert_eq!(words, ["ask for at most 10 cpu of flavor default in all pod sets together"]);
+        // Where they count, these are a part of it.
+        configuration.gates = configuration.gates.with(Gate::ReclaimablePods, false);
+        assert!(Largest::of(&workload, &limits, &configuration).is_none());
     }
 }

@@ -36,6 +36,14 @@ spec:
     - {name: big, resources: [{name: cpu, nominalQuota: 8}]}
 ---
 ";
+/// A class above all jobs.
+pub(super) const TOP: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: top}
+value: 9
+---
+";
 /// A resource group for each resource.
 const TWO_GROUPS: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -66,9 +74,28 @@ fn replicated(counts: [u32; 2], cpu: &str, annotations: &Value) -> Value {
     json!({"spec": {"replicatedJobs": [one(("leader", counts[0])), one(("worker", counts[1]))]}})
 }
 
+/// The pods of a leader that requests nothing, and its workers of a processor each.
+fn led(workers: u32) -> Value {
+    let mut set = replicated([1, workers], "1", &json!({}));
+    let leader = &mut set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
+    leader["containers"][0]["resources"] = json!({});
+    set
+}
+
+/// The same, with a GPU for each worker.
+fn with_gpus(mut set: Value) -> Value {
+    let worker = &mut set["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"];
+    worker["containers"][0]["resources"]["requests"]["example.com/gpu"] = json!("1");
+    set
+}
+
 /// The JobSet of the question, with so many leaders and workers of a processor each.
 fn job_set(counts: [u32; 2], annotations: &Value) -> String {
-    let mut set = replicated(counts, "1", annotations);
+    job_set_of(replicated(counts, "1", annotations))
+}
+
+/// The JobSet of the question, with these pods.
+fn job_set_of(mut set: Value) -> String {
     set["spec"]["suspend"] = json!(true);
     format!(
         "
@@ -91,21 +118,26 @@ fn grouped() -> Value {
     json!({"kueue.x-k8s.io/podset-group-name": "g", "kueue.x-k8s.io/podset-required-topology": "kubernetes.io/hostname"})
 }
 
+/// Pods that may be on any nodes of a topology.
+fn anywhere() -> Value {
+    json!({"kueue.x-k8s.io/podset-unconstrained-topology": "true"})
+}
+
 /// The Job with so many pods, each with these requests.
-fn job(pods: u32, each: &str) -> String {
+pub(super) fn job(pods: u32, each: &str) -> String {
     JOB.replace("parallelism: 4\n  completions: 4", &format!("parallelism: {pods}\n  completions: {pods}"))
         .replace("requests: {cpu: 1}", &format!("requests: {{{each}}}"))
 }
 
 /// A Job that runs for so many seconds before that of the question comes.
-fn holder(pods: u32, each: &str, seconds: u32) -> String {
+pub(super) fn holder(pods: u32, each: &str, seconds: u32) -> String {
     job(pods, each)
         .replace("name: mine", "name: first")
         .replace("run-seconds: \"3600\"", &format!("run-seconds: \"{seconds}\""))
 }
 
 /// The Job of the question, a second later.
-fn later(pods: u32, each: &str) -> String {
+pub(super) fn later(pods: u32, each: &str) -> String {
     job(pods, each).replace("annotations: {", "annotations: {sluice.dev/submit-after-seconds: \"1\", ")
 }
 
@@ -213,7 +245,7 @@ pub(super) fn rows() -> Vec<Row> {
                     "namespaceSelector: {}\n  preemption: {withinClusterQueue: LowerPriority}",
                 ),
                 LOCAL_QUEUE,
-                "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n---\n",
+                TOP,
                 &holder(8, "cpu: 1", 3600),
                 &later(4, "cpu: 1"),
             ]
@@ -279,6 +311,56 @@ pub(super) fn rows() -> Vec<Row> {
             Code::TooLarge,
             &["pod set worker asks for 12 cpu beside the 3 of its other pod sets, and its ClusterQueue can have at most 10 of"],
             Act::Change(IN_ALL, set, replicated([3, 12], "666m", &json!({}))),
+        ),
+        row(
+            "two pod sets that are too large together, and so for the nodes",
+            [HOSTS, &CLUSTER_QUEUE.replace("nominalQuota: 10", "nominalQuota: 8"), LOCAL_QUEUE, &job_set([3, 12], &anywhere())]
+                .concat(),
+            Code::TooLarge,
+            &["pod set worker asks for 12 cpu beside the 3 of its other pod sets, and its ClusterQueue can have at most 8 of"],
+            Act::Change(
+                "ask for at most 8 cpu of flavor default in all pod sets together",
+                set,
+                replicated([2, 6], "1", &anywhere()),
+            ),
+        ),
+        row(
+            "resources of two groups, of which the second has no flavor for the pods",
+            [
+                FLAVOR,
+                &TWO_GROUPS.replace(
+                    "metadata: {name: gpus}",
+                    "metadata: {name: gpus}\nspec: {nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]}",
+                ),
+                LOCAL_QUEUE,
+                &job(12, "cpu: 1, example.com/gpu: 1"),
+            ]
+            .concat(),
+            Code::TooLarge,
+            &["pod set main asks for 12 cpu, and its ClusterQueue can have at most 10 of flavor default"],
+            Act::Change(
+                "ask for at most 10 cpu of flavor default for all pods together",
+                mine,
+                json!({"spec": {"parallelism": 8, "template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}}),
+            ),
+        ),
+        row(
+            "two pod sets, of which the first requests nothing",
+            [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &job_set_of(led(12))].concat(),
+            Code::TooLarge,
+            &["pod set worker asks for 12 cpu, and its ClusterQueue can have at most 10 of flavor default"],
+            Act::Change("ask for at most 10 pods of 1 cpu each (flavor default)", set, led(10)),
+        ),
+        row(
+            "two pod sets, of which the first requests nothing, and two resource groups",
+            [FLAVOR, TWO_GROUPS, LOCAL_QUEUE, &job_set_of(with_gpus(led(12)))].concat(),
+            Code::TooLarge,
+            &["pod set worker asks for 12 cpu, and its ClusterQueue can have at most 10 of flavor default"],
+            Act::Change(
+                "ask for at most 9 pods of 1 cpu and 1 example.com/gpu each (flavors default and gpus)",
+                set,
+                with_gpus(led(9)),
+            ),
         ),
         row(
             "pod sets that are searched together, and are too large together",
@@ -356,43 +438,6 @@ fn what_is_asked_of_pod_sets_together_is_said_of_no_single_one() {
     let found = &explained.findings[0];
     assert_eq!(found.text, "quota that pod sets leader and worker need is in use", "{text}");
     assert_eq!(found.details, ["cpu of flavor default: 4 needed, 2 free"], "{text}");
-}
-
-#[test]
-fn more_quota_of_a_flavor_is_advised_only_where_the_job_starts_with_it() {
-    let world = "
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: pool}
-spec: {nodeLabels: {pool: gpu}}
----
-apiVersion: v1
-kind: Node
-metadata: {name: n0, labels: {pool: gpu, kubernetes.io/hostname: n0}}
-status: {allocatable: {cpu: 4, pods: 10}, conditions: [{type: Ready, status: \"True\"}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: cq}
-spec:
-  namespaceSelector: {}
-  preemption: {reclaimOutOfCohort: {enable: true}}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - {name: default, resources: [{name: cpu, nominalQuota: 4}]}
-    - {name: pool, resources: [{name: cpu, nominalQuota: 4}]}
----
-";
-    let explained = ask(&read(&[FLAVOR, world, LOCAL_QUEUE, &job(6, "cpu: 1")].concat()), options());
-    let more: Vec<&str> = explained
-        .remedies
-        .iter()
-        .map(|remedy| &*remedy.text)
-        .filter(|text| text.starts_with("needs "))
-        .collect();
-    let default = "needs 2 more cpu of flavor default as nominal quota of ClusterQueue cq";
-    assert_eq!(more, [default], "{}", explained.text());
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod bounds;
 mod changes;
 mod covered;
 mod left_out;
+mod more_quota;
 mod names;
 mod nodes;
 mod objects;

@@ -8,8 +8,10 @@ use super::Checker;
 
 /// How long the clients of Kubernetes' own controllers wait at most before they list again what they could not watch (client-go's reflectors).
 const LISTS_AGAIN: Duration = Duration::from_secs(30);
-/// How long after it was stored an answer may be on its way.
-pub(super) const ANSWER: Duration = Duration::from_secs(2);
+/// How long after it was stored an answer may be on its way: etcd gives a request up after five seconds and twice its election timeout, a second.
+pub(super) const ANSWER: Duration = Duration::from_secs(7);
+/// The kind of a time in which the machine stands still, or has no time for any process. Whatever is late then is late by that, and no fault is played.
+pub(in crate::soak) const STALL: &str = "Stall";
 
 /// What a fault may be the cause of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,9 @@ impl Excuse {
     /// Whether a fault of this kind can be the cause.
     pub fn fits(self, kind: &str) -> bool {
         let outage = ["Freeze ApiServer", "Freeze Etcd", "Replace ApiServer", "Replace Etcd"];
+        if kind == STALL {
+            return true;
+        }
         match self {
             Self::Unseen => outage.contains(&kind),
             // Nodes have no part in these, and a replica that does not lead admits nothing.
@@ -42,7 +47,7 @@ impl Excuse {
         }
     }
 
-    /// For how long after its end a fault still has this effect.
+    /// For how long after its end a fault that was played still has this effect.
     pub fn lasts(self) -> Duration {
         match self {
             Self::LateAdmission => super::rights::LATE,
@@ -51,7 +56,7 @@ impl Excuse {
     }
 }
 
-/// A fault that was played.
+/// A fault that was played, or a time in which the machine stood still.
 #[derive(Clone, Debug)]
 struct Fault {
     kind: String,
@@ -68,7 +73,9 @@ impl Faults {
     /// Whether a fitting fault overlaps this time, or has ended shortly before.
     pub fn overlap(&self, excuse: Excuse, from: Duration, until: Duration) -> bool {
         self.0.values().any(|fault| {
-            let over = fault.until.map(|end| end + excuse.lasts());
+            // No watch breaks because the machine stands still: all continue at once.
+            let lasts = if fault.kind == STALL { Duration::ZERO } else { excuse.lasts() };
+            let over = fault.until.map(|end| end + lasts);
             excuse.fits(&fault.kind) && fault.from <= until && over.is_none_or(|over| from <= over)
         })
     }

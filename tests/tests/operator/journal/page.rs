@@ -15,6 +15,7 @@ use crate::bucket::Bucket;
 const PROVIDERS: &str = r#"
 gcloud() { test "$*" = 'storage cp -r gs://team-journal/prod .'; }
 aws() { test "$*" = 's3 sync s3://journal/prod prod'; }
+az() { test "$*" = 'storage copy --recursive -s https://team.blob.core.windows.net/journal/prod -d .'; }
 "#;
 
 /// The commands, with days around now for those of the page.

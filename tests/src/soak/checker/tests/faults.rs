@@ -1,7 +1,7 @@
 //! What is excused beside a fitting fault is a violation without one, too long before or after it, and beside any other.
 
 use super::super::excess::LATE_WRITE;
-use super::super::faults::Excuse;
+use super::super::faults::{ANSWER, Excuse, STALL};
 use super::super::rights::{IN_FLIGHT, LATE};
 use super::super::strays::PROMPT;
 use super::*;
@@ -108,6 +108,24 @@ fn a_late_admission_needs_a_fault_that_delays_it() {
 }
 
 #[test]
+fn what_is_late_while_the_machine_stands_still_is_excused_and_nothing_after_it() {
+    let counted = |second: u64, history: History| {
+        let checker = judged_from(second, STALL, &history);
+        let Account { freed_unseen, surplus, late_admissions, .. } = checker.account();
+        (violations(&checker), freed_unseen + surplus + late_admissions)
+    };
+    for history in [unseen, surplus, late] {
+        assert_eq!(counted(100, history()), (0, 1));
+        // Before it, and soon after it.
+        for second in [80, 112] {
+            assert_eq!(counted(second, history()), (1, 0), "{second}");
+        }
+    }
+    // What no fault excuses, it does not.
+    assert_eq!(violations(&History::new().job(true, &[]).delete(JOB).beside(STALL)), 1);
+}
+
+#[test]
 fn a_job_that_does_not_end_needs_an_outage_since_its_last_change() {
     let lost = |second: u64, fault: &str, history: History| {
         let mut checker = judged_from(second, fault, &history);
@@ -158,6 +176,7 @@ fn the_page_on_failed_seeds_has_the_times_of_the_checker() {
         format!("of the leader, those within {} seconds", LATE.as_secs()),
         format!("may continue for {} seconds of the time", PROMPT.as_secs()),
         format!("begun to lead within {} seconds before", LATE_WRITE.as_secs()),
+        format!("was made, or up to {} seconds later", ANSWER.as_secs()),
         format!("ended up to {} seconds before", Excuse::Surplus.lasts().as_secs()),
         format!("({} seconds for an admission", Excuse::LateAdmission.lasts().as_secs()),
     ] {
