@@ -160,6 +160,29 @@ fn pod_sets_that_are_placed_together_stay_together() {
 }
 
 #[test]
+fn a_slice_that_lost_all_its_nodes_goes_where_one_that_lost_some_would_go() {
+    let lost = ["a0", "a1"];
+    let grouped = |set: Pods| set.with(|spec| spec.group = Some(n("g")));
+    // Of two layers the inner slice is lost whole, and the outer one has pods left.
+    for set in [two_slices(), pods(4).unconstrained().slice("block", 4).slice("rack", 2)] {
+        let (placed, slice) = lose_all(&mut racks(), &grouped(set), &AB, &lost);
+        let text = "cannot find replacement assignment for unhealthy node: a0";
+        assert_eq!((&*placed, &*slice), (text, "its pod set is placed together with another one"));
+    }
+    let set = grouped(pods(4).required("block").slice("rack", 2));
+    let (placed, slice) = lose_all(&mut racks(), &set, &AB, &lost);
+    assert_eq!((&*placed, &*slice), ("c0=1 c1=1 b0=1 b1=1", ""));
+    let mut world = racks();
+    world.slice_moves = SliceMoves::Refused(n("for a reason"));
+    let (_, slice) = lose_all(&mut world, &two_slices(), &AB, &lost);
+    assert_eq!(slice, "for a reason");
+    // A single node that had a whole slice is replaced as ever.
+    let set = grouped(pods(2).unconstrained().slice(HOSTNAME, 1));
+    let (placed, slice) = lose_all(&mut world, &set, &[("a0", 1), ("b0", 1)], &["a0"]);
+    assert_eq!((&*placed, &*slice), ("a1=1 b0=1", ""));
+}
+
+#[test]
 fn a_lost_node_with_pods_of_two_slices_moves_both() {
     let mut world = allowing(world(&[
         ("b", "a", "a0", 1),
