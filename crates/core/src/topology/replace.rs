@@ -45,7 +45,8 @@ impl Placer<'_> {
         domains.iter().map(|domain| Some((self.leaf(domain)?, domain.count))).collect()
     }
 
-    /// The rows of an assignment: those of lost nodes have no leaf. Fails if another domain has none, either.
+    /// The rows of an assignment: those of lost nodes have no leaf. Fails if another domain has none, either, unless all these pods are of one slice, which
+    /// may move: nodes that fail one after the other are closed before they count as lost.
     fn rows(
         &self,
         pod_set: &PodSetToPlace<'_>,
@@ -62,7 +63,13 @@ impl Placer<'_> {
             "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale domain \
              {stale}"
         )));
-        Err(failure)
+        let innermost = pod_set.request.and_then(|request| request.slices.last());
+        let slice = innermost.filter(|_| previous.domains.iter().any(is_lost));
+        match (slice.and_then(|layer| SliceOfLost::of(&rows, layer.size)), self.slice_moves) {
+            (Some(_), SliceMoves::Allowed) => Ok(rows),
+            (Some(_), SliceMoves::Refused(why)) => Err(unmoved(failure, (&**why).into())),
+            _ => Err(failure),
+        }
     }
 
     /// Finds places for the pods of a pod set that were on lost nodes. The others stay; if there is no such place and slices may move, the other pods

@@ -111,6 +111,20 @@ pub(crate) fn leaf_of_broken(rows: &[Row], size: i64) -> Option<usize> {
 }
 
 impl Placer<'_> {
+    /// What prevents that slices of a pod set go elsewhere, where slices move.
+    pub(crate) fn objection(
+        &self,
+        pod_set: &PodSetToPlace<'_>,
+        request: &TopologyRequest,
+    ) -> Option<Box<str>> {
+        if let SliceMoves::Refused(why) = self.slice_moves {
+            return Some((&**why).into());
+        }
+        // The leader is with one of the slices.
+        let leaves_it = pod_set.spec.group.is_some() && !matches!(request.level, RequestedLevel::Required(_));
+        leaves_it.then(|| "its pod set is placed together with another one".into())
+    }
+
     /// Finds another domain for each slice that lost pods: returns the places of all pods of the pod set, by rank. Of several layers of slices the
     /// innermost for which there is room moves, within the domain of the layer around it. Fails with the reason if none moves.
     pub(crate) fn move_slices(
@@ -136,20 +150,6 @@ impl Placer<'_> {
             }
         }
         Err(Some(why.into()))
-    }
-
-    /// What prevents that slices of a pod set go elsewhere, where slices move.
-    pub(crate) fn objection(
-        &self,
-        pod_set: &PodSetToPlace<'_>,
-        request: &TopologyRequest,
-    ) -> Option<Box<str>> {
-        if let SliceMoves::Refused(why) = self.slice_moves {
-            return Some((&**why).into());
-        }
-        // The leader is with one of the slices.
-        let leaves_it = pod_set.spec.group.is_some() && !matches!(request.level, RequestedLevel::Required(_));
-        leaves_it.then(|| "its pod set is placed together with another one".into())
     }
 
     /// The same for the slices of one layer.
