@@ -127,7 +127,7 @@ pub use room::{
     NodeGroup, NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
 };
 pub use scheduler::Scheduler;
-pub use scheduler::asked_shapes::{PodSetCapacity, PodShape, WaitingShape};
+pub use scheduler::asked_shapes::{PodSetCapacity, PodShape, WaitingShape, WorkloadFits};
 pub use scheduler::claims::Claim;
 pub use scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 pub use scheduler::snapshot::Snapshot;

@@ -84,7 +84,7 @@ pub struct SlicesMoved {
     pub nodes: Vec<(Name, SharedAssignment)>,
     /// The lost nodes.
     pub lost: Vec<Name>,
-    /// How many pods leave nodes that are well.
+    /// How many pods leave nodes that are not lost.
     pub pods: i64,
     /// The nodes that pods go to.
     pub to: Vec<Name>,

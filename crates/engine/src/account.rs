@@ -257,8 +257,9 @@ impl Engine {
             Refusal::NoPlacement { flavor, placed, .. } => Some((&set.name, flavor, placed)),
             _ => None,
         });
+        let mut fits = self.scheduler.fits_of(key);
         let of = |(pod_set, flavor, placed): (&Name, &Name, &Vec<(Name, Name)>)| {
-            let room = self.scheduler.pod_set_fits(key, (pod_set, flavor), placed, MOST_DOMAINS)?;
+            let room = fits.of((pod_set, flavor), placed, MOST_DOMAINS)?;
             (!room.levels.is_empty()).then(|| PodSetFits {
                 pod_set: Name::clone(pod_set),
                 flavor: Name::clone(flavor),

@@ -368,6 +368,7 @@ impl Engine {
                     && !matches!(error, WriteError::NotFound(_))
                 {
                     entry.decision = Some(Box::new(evict.clone()));
+                    self.world.watch_held(&key);
                 }
             }
             None if matches!(open.purpose, Purpose::Pend | Purpose::Bypassed) => {

@@ -179,7 +179,7 @@ impl Scheduler {
     }
 }
 
-/// How many pods leave nodes that are well, and the nodes that pods go to.
+/// How many pods leave nodes that are not lost, and the nodes that pods go to.
 fn moved(before: &TopologyReservation, after: &[PodSetNodes]) -> (i64, Vec<Name>) {
     let lost = &before.state.unhealthy_nodes;
     let (mut pods, mut to) = (0_i64, Vec::new());

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::Scheduler;
 use crate::Name;
 use crate::intern::ShapeId;
-use crate::scheduler::node_trial::PodsToPlace;
+use crate::scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 use crate::shape::Shape;
 use crate::topology::{LevelFits, NodeUsage, PodSetToPlace};
 use crate::workload::{PodSetSpec, WorkloadKey};
@@ -38,6 +38,24 @@ pub struct PodSetCapacity {
     pub leader: Option<Name>,
     /// By level of the flavor's topology, from the highest.
     pub levels: Vec<LevelFits>,
+}
+
+/// Where the pod sets of one workload would fit. What several of them leave to earlier ones is found once.
+#[derive(Debug)]
+pub struct WorkloadFits<'a> {
+    scheduler: &'a Scheduler,
+    workload: &'a WorkloadKey,
+    trial: Option<FitsTrial<'a>>,
+}
+
+/// The nodes without what earlier pod sets take.
+#[derive(Debug)]
+struct FitsTrial<'a> {
+    /// These, each with its flavor.
+    placed: Vec<(Name, Name)>,
+    /// Before them.
+    start: TrialMark,
+    nodes: NodeTrial<'a>,
 }
 
 /// The waiting pods of one shape.
@@ -97,48 +115,9 @@ impl Scheduler {
         self.fits(&self.books.nodes, flavor, (&pods, None), most)
     }
 
-    /// Where the pods of a pod set of a workload would fit now, by level of a flavor's topology from the highest: the `most` domains of each with most
-    /// room. It counts as a placement does: what the pod sets `placed` before it take, each with its flavor, is not free, if all these fit now; and
-    /// the workers of a group come with their leader. `None` for an unknown pod set, and for a leader, which is placed with its workers; no levels for a
-    /// flavor without a topology.
-    pub fn pod_set_fits(
-        &self,
-        workload: &WorkloadKey,
-        (pod_set, flavor): (&str, &str),
-        placed: &[(Name, Name)],
-        most: usize,
-    ) -> Option<PodSetCapacity> {
-        let world = &self.world;
-        let shape = world.workloads.get(world.workloads.find(workload)?).shape;
-        let (specs, shape) = (world.shapes.pod_sets(shape), &**world.shapes.get(shape));
-        let find = |name: &str| specs.iter().position(|spec| *spec.name == *name);
-        let at = find(pod_set)?;
-        let led_by = leader(specs, shape, at);
-        if led_by == Some(at) {
-            return None;
-        }
-        let earlier = placed.iter().filter_map(|(pod_set, flavor)| {
-            let pod_set = find(pod_set)?;
-            Some(PodsToPlace { pod_set, flavor, count: shape.pod_sets.get(pod_set)?.count })
-        });
-        let earlier: Vec<PodsToPlace<'_>> = earlier.collect();
-        let mut trial = None;
-        if !earlier.is_empty() {
-            let nodes = trial.insert(self.node_trial());
-            // Without nodes for all of these the trial is as it was.
-            drop(nodes.find(workload, &earlier));
-        }
-        let usage = trial.as_ref().map_or(&self.books.nodes, |trial| trial.usage());
-        let pods = |at: usize| {
-            let (spec, set) = (specs.get(at)?, shape.pod_sets.get(at)?);
-            Some(PodSetToPlace::alone(spec, spec.topology.as_ref(), &set.node_requests, set.count))
-        };
-        let (own, leader) = (pods(at)?, led_by.and_then(pods));
-        Some(PodSetCapacity {
-            pods: own.count,
-            leader: leader.as_ref().map(|leader| leader.spec.name.clone()),
-            levels: self.fits(usage, flavor, (&own, leader.as_ref()), most),
-        })
+    /// Where the pod sets of a workload would fit now.
+    pub fn fits_of<'a>(&'a self, workload: &'a WorkloadKey) -> WorkloadFits<'a> {
+        WorkloadFits { scheduler: self, workload, trial: None }
     }
 
     fn fits(
@@ -153,6 +132,77 @@ impl Scheduler {
         let context = (&world.names, &world.config.gates);
         world.topology.domain_fits(usage, flavor, pods, context, most)
     }
+}
+
+impl WorkloadFits<'_> {
+    /// Where the pods of one pod set would fit, by level of a flavor's topology from the highest: the `most` domains of each with most room. It counts as
+    /// a placement does: what the pod sets `placed` before it take, each with its flavor, is not free, if all these fit now; and the workers of a group
+    /// come with their leader. `None` for an unknown pod set, and for a leader, which is placed with its workers; no levels for a flavor without a topology.
+    pub fn of(
+        &mut self,
+        (pod_set, flavor): (&str, &str),
+        placed: &[(Name, Name)],
+        most: usize,
+    ) -> Option<PodSetCapacity> {
+        let scheduler = self.scheduler;
+        let world = &scheduler.world;
+        let shape = world.workloads.get(world.workloads.find(self.workload)?).shape;
+        let (specs, shape) = (world.shapes.pod_sets(shape), &**world.shapes.get(shape));
+        let at = named(specs, pod_set)?;
+        let led_by = leader(specs, shape, at);
+        if led_by == Some(at) {
+            return None;
+        }
+        let pods = |at: usize| {
+            let (spec, set) = (specs.get(at)?, shape.pod_sets.get(at)?);
+            Some(PodSetToPlace::alone(spec, spec.topology.as_ref(), &set.node_requests, set.count))
+        };
+        let (own, leader) = (pods(at)?, led_by.and_then(pods));
+        let levels = if scheduler.assigns_nodes(flavor) {
+            scheduler.fits(self.usage(placed, (specs, shape)), flavor, (&own, leader.as_ref()), most)
+        } else {
+            Vec::new()
+        };
+        Some(PodSetCapacity {
+            pods: own.count,
+            leader: leader.as_ref().map(|leader| leader.spec.name.clone()),
+            levels,
+        })
+    }
+
+    /// The usage of nodes, with that of these pod sets.
+    fn usage(&mut self, placed: &[(Name, Name)], (specs, shape): (&[PodSetSpec], &Shape)) -> &NodeUsage {
+        let scheduler = self.scheduler;
+        let earlier = placed.iter().filter_map(|(pod_set, flavor)| {
+            let pod_set = named(specs, pod_set)?;
+            Some(PodsToPlace { pod_set, flavor, count: shape.pod_sets.get(pod_set)?.count })
+        });
+        let earlier: Vec<PodsToPlace<'_>> = earlier.collect();
+        if earlier.is_empty() {
+            return &scheduler.books.nodes;
+        }
+        let trial = self.trial.get_or_insert_with(|| {
+            let nodes = scheduler.node_trial();
+            FitsTrial { placed: Vec::new(), start: nodes.mark(), nodes }
+        });
+        if trial.placed != placed {
+            trial.nodes.undo(trial.start);
+            // Without nodes for all of these the trial is as it was.
+            drop(trial.nodes.find(self.workload, &earlier));
+            trial.placed = placed.to_vec();
+        }
+        trial.nodes.usage()
+    }
+
+    /// How many lowest domains were looked at for earlier pod sets.
+    pub fn looked(&self) -> u64 {
+        self.trial.as_ref().map_or(0, |trial| trial.nodes.looked())
+    }
+}
+
+/// The place of a pod set.
+fn named(specs: &[PodSetSpec], name: &str) -> Option<usize> {
+    specs.iter().position(|spec| *spec.name == *name)
 }
 
 /// The pod set that leads the group of a pod set, if that is one of two that are placed together.

@@ -9,7 +9,7 @@ use crate::topology::placer::{InLeaves, Part, Placer, truncate};
 use crate::topology::request::{
     PlacementFailure, PlacementFit, PodSetPlacement, PodSetToPlace, UnmovedSlice,
 };
-use crate::topology::slice_moves::{Row, filled, leaf_of_broken};
+use crate::topology::slice_moves::{Row, SliceOfLost, filled, leaf_of_broken};
 use crate::topology::spec::{
     AssignedDomain, RequestedLevel, SliceLayer, SliceMoves, TopologyAssignment, TopologyRequest,
 };
@@ -40,13 +40,36 @@ impl Placer<'_> {
         leaf.filter(|&leaf| !self.layout.is_closed(leaf))
     }
 
-    /// The leaves of an assignment's domains; the first value of the first domain without a node if there is one.
-    fn find(&self, domains: &[AssignedDomain]) -> Result<InLeaves, Name> {
-        let leaf = |domain: &AssignedDomain| {
-            let first = || domain.values.first().cloned().unwrap_or_else(|| Name::from(""));
-            self.leaf(domain).map(|leaf| (leaf, domain.count)).ok_or_else(first)
-        };
-        domains.iter().map(leaf).collect()
+    /// The leaves of an assignment's domains, if all of them have a node.
+    fn find(&self, domains: &[AssignedDomain]) -> Option<InLeaves> {
+        domains.iter().map(|domain| Some((self.leaf(domain)?, domain.count))).collect()
+    }
+
+    /// The rows of an assignment: those of lost nodes have no leaf. Fails if another domain has none, either, unless all these pods are of one slice, which
+    /// may move: nodes that fail one after the other are closed before they count as lost.
+    fn rows(
+        &self,
+        pod_set: &PodSetToPlace<'_>,
+        previous: &TopologyAssignment,
+    ) -> Result<Vec<Row>, PlacementFailure> {
+        let is_lost = |domain: &AssignedDomain| is_on(domain, self.lost);
+        let leaf = |domain: &AssignedDomain| if is_lost(domain) { None } else { self.leaf(domain) };
+        let row = |domain: &AssignedDomain| Row { leaf: leaf(domain), count: domain.count };
+        let rows: Vec<Row> = previous.domains.iter().map(row).collect();
+        let is_stale = |(domain, row): &(&AssignedDomain, &Row)| row.leaf.is_none() && !is_lost(domain);
+        let Some((stale, _)) = previous.domains.iter().zip(&rows).find(is_stale) else { return Ok(rows) };
+        let stale = stale.values.first().map_or("", |first| &**first);
+        let failure = self.failure(PlacementFit::Other(format!(
+            "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale domain \
+             {stale}"
+        )));
+        let innermost = pod_set.request.and_then(|request| request.slices.last());
+        let slice = innermost.filter(|_| previous.domains.iter().any(is_lost));
+        match (slice.and_then(|layer| SliceOfLost::of(&rows, layer.size)), self.slice_moves) {
+            (Some(_), SliceMoves::Allowed) => Ok(rows),
+            (Some(_), SliceMoves::Refused(why)) => Err(unmoved(failure, (&**why).into())),
+            _ => Err(failure),
+        }
     }
 
     /// Finds places for the pods of a pod set that were on lost nodes. The others stay; if there is no such place and slices may move, the other pods
@@ -57,23 +80,19 @@ impl Placer<'_> {
         previous: &TopologyAssignment,
         beside: Option<usize>,
     ) -> Result<PodSetPlacement, PlacementFailure> {
-        let gone = self.lost;
-        let is_lost = |domain: &AssignedDomain| is_on(domain, gone);
-        let (lost, kept): (Vec<_>, Vec<_>) = previous.domains.iter().cloned().partition(is_lost);
-        let kept = self.find(&kept).map_err(|stale| {
-            self.failure(PlacementFit::Other(format!(
-                "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale \
-                 domain {stale}"
-            )))
-        })?;
-        let Some(node) = lost.first().and_then(|domain| domain.values.last()) else {
+        let rows = self.rows(pod_set, previous)?;
+        let kept: InLeaves = rows.iter().filter_map(|row| Some((row.leaf?, row.count))).collect();
+        let lost = previous.domains.iter().find(|domain| is_on(domain, self.lost));
+        let Some(node) = lost.and_then(|domain| domain.values.last()) else {
             return Ok(self.placement(&kept, pod_set.per_pod));
         };
-        let count = total(lost.iter().map(|domain| domain.count));
-        let rows = || Row::all(&previous.domains, is_lost, &kept);
+        if let Some(why) = self.keeps_whole_slice(pod_set, &rows) {
+            return Err(unmoved(self.not_replaced(node), why));
+        }
+        let count = total(rows.iter().filter(|row| row.leaf.is_none()).map(|row| row.count));
         let ends_short = ends_short(pod_set.request, total(previous.domains.iter().map(|one| one.count)));
         let home = if ends_short {
-            self.home_by_rank(pod_set.request, &rows())
+            self.home_by_rank(pod_set.request, &rows)
         } else {
             self.home_by_count(pod_set.request, &kept, count)
         };
@@ -86,7 +105,7 @@ impl Placer<'_> {
                 // With ranks in order, it is known which pods a slice has.
                 let by_rank = ends_short || *self.slice_moves != SliceMoves::Off;
                 let ordered =
-                    by_rank.then(|| self.in_order(pod_set, home.as_ref(), (node, count), &rows(), &found));
+                    by_rank.then(|| self.in_order(pod_set, home.as_ref(), (node, count), &rows, &found));
                 let (found, leaves) = ordered.flatten().unwrap_or_else(|| {
                     let leaves = merged(kept, found.clone());
                     (found, leaves)
@@ -94,15 +113,28 @@ impl Placer<'_> {
                 self.assume(&found, pod_set.per_pod);
                 Ok(self.placement(&leaves, pod_set.per_pod))
             }
-            Err(failure) => match self.move_slices(pod_set, count, rows) {
+            Err(failure) => match self.move_slices(pod_set, count, &rows) {
                 Ok(leaves) => Ok(self.placement(&leaves, pod_set.per_pod)),
                 Err(None) => Err(failure),
-                Err(Some(why)) => {
-                    let fit = PlacementFit::Unmoved(Box::new(UnmovedSlice { fit: failure.fit, why }));
-                    Err(PlacementFailure { fit, ..failure })
-                }
+                Err(Some(why)) => Err(unmoved(failure, why)),
             },
         }
+    }
+
+    /// What prevents that a slice which lost several nodes, and has no pods on others, goes elsewhere.
+    fn keeps_whole_slice(&self, pod_set: &PodSetToPlace<'_>, rows: &[Row]) -> Option<Box<str>> {
+        let request = pod_set.request.filter(|_| *self.slice_moves != SliceMoves::Off)?;
+        rows.iter().filter(|row| row.leaf.is_none()).nth(1)?;
+        let innermost = request.slices.last()?;
+        let goes = SliceOfLost::of(rows, innermost.size).is_some_and(|slice| slice.is_whole);
+        if goes { self.objection(pod_set, request) } else { None }
+    }
+
+    /// There is no other node for pods of this one.
+    fn not_replaced(&self, node: &Name) -> PlacementFailure {
+        self.failure(PlacementFit::Other(format!(
+            "cannot find replacement assignment for unhealthy node: {node}"
+        )))
     }
 
     /// The places that were found, or others, at the ranks of the lost pods, and all places by rank. A place that has pods of the pod set would have ranks
@@ -118,7 +150,7 @@ impl Placer<'_> {
         if let Some(leaves) = filled(rows, found) {
             return Some((found.clone(), leaves));
         }
-        let taken: BTreeSet<usize> = rows.iter().filter_map(Row::leaf).collect();
+        let taken: BTreeSet<usize> = rows.iter().filter_map(|row| row.leaf).collect();
         let taken: Vec<usize> = taken.into_iter().collect();
         let others = self.replace_alone(pod_set, home, lost, &taken).ok()?;
         let leaves = filled(rows, &others)?;
@@ -137,8 +169,7 @@ impl Placer<'_> {
         let request = home.and_then(|home| home.request.as_ref()).or(pod_set.request);
         let (found, _) = self.place(&Part { request, count, within, without, ..Part::all(pod_set) }, None)?;
         if found.is_empty() {
-            let text = format!("cannot find replacement assignment for unhealthy node: {node}");
-            return Err(self.failure(PlacementFit::Other(text)));
+            return Err(self.not_replaced(node));
         }
         Ok(found)
     }
@@ -192,7 +223,7 @@ impl Placer<'_> {
             request.level == RequestedLevel::Unconstrained && request.slices.is_empty()
         });
         let previous = pod_set.previous.filter(|_| free)?;
-        let mut leaves = self.find(&previous.domains).ok()?;
+        let mut leaves = self.find(&previous.domains)?;
         let more = pod_set.count.saturating_sub(total(leaves.iter().map(|&(_, count)| count)));
         if more > 0 {
             self.assume(&leaves, pod_set.per_pod);
@@ -205,6 +236,12 @@ impl Placer<'_> {
         }
         Some(Reused::All(placement))
     }
+}
+
+/// The same failure: its slice cannot move either.
+fn unmoved(failure: PlacementFailure, why: Box<str>) -> PlacementFailure {
+    let fit = PlacementFit::Unmoved(Box::new(UnmovedSlice { fit: failure.fit, why }));
+    PlacementFailure { fit, ..failure }
 }
 
 /// Whether a domain belongs to one of these nodes.

@@ -9,37 +9,44 @@ use std::ops::Range;
 use crate::topology::placer::{InLeaves, Part, Placer};
 use crate::topology::replace::broken_layer;
 use crate::topology::request::PodSetToPlace;
-use crate::topology::spec::{AssignedDomain, RequestedLevel, SliceMoves, TopologyRequest};
+use crate::topology::spec::{RequestedLevel, SliceMoves, TopologyRequest};
 
 /// Pods with consecutive ranks in one leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Their leaf; none if it is lost.
-    leaf: Option<usize>,
+    pub(crate) leaf: Option<usize>,
     /// How many.
-    count: i64,
+    pub(crate) count: i64,
 }
 
 /// Rows, each of them within one slice, which is numbered by rank.
 type Pieces = Vec<(i64, Row)>;
 
-impl Row {
-    /// Their leaf; none if it is lost.
-    pub(crate) fn leaf(&self) -> Option<usize> {
-        self.leaf
-    }
+/// The slice that all lost pods are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SliceOfLost {
+    /// Whether all its pods are lost.
+    pub(crate) is_whole: bool,
+}
 
-    /// The rows of an assignment. `kept` are the leaves of its domains that are not lost, in its order.
-    pub(crate) fn all(
-        domains: &[AssignedDomain],
-        is_lost: impl Fn(&AssignedDomain) -> bool,
-        kept: &InLeaves,
-    ) -> Vec<Row> {
-        let mut kept = kept.iter();
-        let leaf =
-            |domain: &AssignedDomain| if is_lost(domain) { None } else { kept.next().map(|&(leaf, _)| leaf) };
-        let mut leaf = leaf;
-        domains.iter().map(|domain| Row { leaf: leaf(domain), count: domain.count }).collect()
+impl SliceOfLost {
+    /// The one of slices of a size; `None`: no pods are lost, or pods of several.
+    pub(crate) fn of(rows: &[Row], size: i64) -> Option<SliceOfLost> {
+        let mut rank = 0_i64;
+        let span = |row: &Row| {
+            let first = rank;
+            rank = rank.saturating_add(row.count);
+            (row.leaf, first / size, (rank - 1) / size)
+        };
+        let spans: Vec<_> = rows.iter().filter(|row| row.count > 0 && size > 0).map(span).collect();
+        let lost = spans.iter().filter(|(leaf, ..)| leaf.is_none());
+        let mut lost = lost.flat_map(|&(_, first, last)| [first, last]);
+        let slice = lost.next()?;
+        let has = |&(leaf, first, last): &(Option<usize>, i64, i64)| {
+            leaf.is_some() && (first..=last).contains(&slice)
+        };
+        lost.all(|other| other == slice).then(|| SliceOfLost { is_whole: !spans.iter().any(has) })
     }
 }
 
@@ -104,13 +111,27 @@ pub(crate) fn leaf_of_broken(rows: &[Row], size: i64) -> Option<usize> {
 }
 
 impl Placer<'_> {
+    /// What prevents that slices of a pod set go elsewhere, where slices move.
+    pub(crate) fn objection(
+        &self,
+        pod_set: &PodSetToPlace<'_>,
+        request: &TopologyRequest,
+    ) -> Option<Box<str>> {
+        if let SliceMoves::Refused(why) = self.slice_moves {
+            return Some((&**why).into());
+        }
+        // The leader is with one of the slices.
+        let leaves_it = pod_set.spec.group.is_some() && !matches!(request.level, RequestedLevel::Required(_));
+        leaves_it.then(|| "its pod set is placed together with another one".into())
+    }
+
     /// Finds another domain for each slice that lost pods: returns the places of all pods of the pod set, by rank. Of several layers of slices the
     /// innermost for which there is room moves, within the domain of the layer around it. Fails with the reason if none moves.
     pub(crate) fn move_slices(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
         lost: i64,
-        rows: impl FnOnce() -> Vec<Row>,
+        rows: &[Row],
     ) -> Result<InLeaves, Option<Box<str>>> {
         let Some(request) = pod_set.request.filter(|_| *self.slice_moves != SliceMoves::Off) else {
             return Err(None);
@@ -118,17 +139,12 @@ impl Placer<'_> {
         let innermost = broken_layer(&request.slices, lost)
             .and_then(|broken| request.slices.iter().position(|layer| layer == broken));
         let Some(innermost) = innermost else { return Err(None) };
-        if let SliceMoves::Refused(why) = self.slice_moves {
-            return Err(Some((&**why).into()));
+        if let Some(why) = self.objection(pod_set, request) {
+            return Err(Some(why));
         }
-        if pod_set.spec.group.is_some() && !matches!(request.level, RequestedLevel::Required(_)) {
-            // The leader is with one of the slices.
-            return Err(Some("its pod set is placed together with another one".into()));
-        }
-        let rows = rows();
         let mut why = String::new();
         for layer in (0..=innermost).rev() {
-            match self.move_layer(pod_set, request, layer, &rows) {
+            match self.move_layer(pod_set, request, layer, rows) {
                 Ok(leaves) => return Ok(leaves),
                 Err(text) => why = text,
             }

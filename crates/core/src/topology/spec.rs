@@ -62,8 +62,8 @@ pub struct SliceLayer {
     pub size: i64,
 }
 
-/// Whether slices that lost a node may move whole, healthy pods and all, where the lost node has no replacement in their domain (ours:
-/// docs/concepts/hotswap.md).
+/// Whether slices that lost a node may move whole, healthy pods and all, where the lost node has no replacement in their domain; pods of such a slice
+/// on other nodes that take none (not ready, cordoned, gone) are replaced with the lost ones (ours: docs/concepts/hotswap.md).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SliceMoves {
     /// They stay, as with Kueue, and nothing is said about it.

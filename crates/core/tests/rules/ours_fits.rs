@@ -1,8 +1,8 @@
 //! Ours: where the pods of a workload that found no place would fit, as the placement counts them
-//! (`sluice_core::Scheduler::pod_set_fits`), and the shapes of pods that wait (`asked_shapes`).
+//! (`sluice_core::Scheduler::fits_of`), and the shapes of pods that wait (`asked_shapes`).
 
 use crate::world::{World, cq, job, key, n, node, q, topology};
-use sluice_core::{Amount, HOSTNAME, Taint, TaintEffect};
+use sluice_core::{Amount, HOSTNAME, Name, Taint, TaintEffect, WorkloadFits};
 
 /// Two racks with two and one nodes of two GPUs each.
 fn world() -> World {
@@ -21,7 +21,7 @@ fn world() -> World {
 
 /// How many pods the job `j` has, and how many fit into the racks.
 fn fits(w: &World) -> (i64, Vec<(String, i64)>) {
-    let room = w.core.pod_set_fits(&key("j"), ("main", "gpu"), &[], 9).expect("it is known");
+    let room = w.core.fits_of(&key("j")).of(("main", "gpu"), &[], 9).expect("it is known");
     let racks = room.levels[0].roomiest.iter();
     (room.pods, racks.map(|(path, pods)| (path[0].to_string(), *pods)).collect())
 }
@@ -61,4 +61,31 @@ fn of_a_shape_the_pods_that_most_pods_are_like_count() {
     }));
     w.cycle();
     assert_eq!(largest(&w), 0);
+}
+
+#[test]
+fn what_earlier_pod_sets_take_is_found_once_for_all_that_come_after_them() {
+    let mut w = world();
+    w.submit(job("j", "queue").count(1).gpu(2).pod_set("workers").count(3).gpu(2));
+    assert_eq!(w.cycle(), ["j TopologyPlacementFailed"]);
+    let key = key("j");
+    let mut fits = w.core.fits_of(&key);
+    let placed = [(n("main"), n("gpu"))];
+    let all = |fits: &mut WorkloadFits<'_>, placed: &[(Name, Name)]| {
+        fits.of(("workers", "gpu"), placed, 9).expect("it is known").levels[0].pods
+    };
+    assert_eq!((all(&mut fits, &[]), fits.looked()), (3, 0));
+    assert_eq!(fits.of(("workers", "none"), &placed, 9).expect("it is known").levels, []);
+    assert_eq!(fits.looked(), 0, "a flavor without a topology needs no nodes");
+    assert_eq!(all(&mut fits, &placed), 2);
+    let looked = fits.looked();
+    assert!(looked > 0);
+    for _ in 0..9 {
+        assert_eq!((all(&mut fits, &placed), fits.looked()), (2, looked));
+    }
+    // Others take nothing away from what is free without them.
+    assert_eq!(all(&mut fits, &[]), 3);
+    let twice = [placed[0].clone(), (n("workers"), n("gpu"))];
+    assert_eq!(all(&mut fits, &twice), 3, "these do not fit together");
+    assert_eq!(all(&mut fits, &placed), 2);
 }

@@ -11,7 +11,7 @@ pub(crate) type LocalQueueKey = (Name, Name);
 /// Which Workloads a look visits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Watched {
-    /// Those that matter, and some that no longer do, until the next look.
+    /// Those that matter, and some that no longer do, until their next change or the next look.
     pub visited: BTreeSet<WorkloadKey>,
     /// The Workloads that wait for whole groups of nodes: their LocalQueue, and the labels that make the groups.
     pub waiting: BTreeMap<WorkloadKey, (LocalQueueKey, BTreeSet<String>)>,

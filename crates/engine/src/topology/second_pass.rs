@@ -29,8 +29,8 @@ impl Engine {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let SlicesMoved { nodes, lost, pods, to } = moved;
         let note = format!(
-            "No node in the same domain can replace the unhealthy node(s) {}: the slice moves to {}, for which {pods} pod(s) on healthy \
-             nodes are deleted; all other pods stay",
+            "No node in the same domain replaces the unhealthy node(s) {} alone: the slice moves to {}, and with it {pods} pod(s) on \
+             other nodes; all other pods stay",
             lost.join(","),
             shown(&to)
         );

@@ -59,11 +59,16 @@ impl World {
 
     /// A Workload came, changed or went, or its job did.
     pub(crate) fn watch(&mut self, key: &WorkloadKey) {
-        self.watch_held(key);
         let Some((known, entry)) = self.workloads.get_key_value(key) else {
             self.watched.visited.remove(key);
             return self.watched.set_groups(key, None);
         };
+        // Where no queue has Hotswap, no look leaves out what is over.
+        if !matters(entry) {
+            self.watched.visited.remove(key);
+        } else if !self.watched.visited.contains(key) {
+            self.watched.visited.insert(known.clone());
+        }
         let labels = self.groups_awaited(key, entry);
         let same = match (&labels, self.watched.waiting.get(key)) {
             (Some(labels), Some(((_, queue), known))) => {
@@ -128,5 +133,51 @@ impl World {
             );
         }
         differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use sluice_api::slim;
+
+    use super::*;
+
+    fn workload(conditions: &[&str]) -> slim::Workload {
+        let condition = |type_: &&str| -> Value {
+            json!({"type": type_, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+        serde_json::from_value(json!({
+            "metadata": {"name": "w", "namespace": "ns", "uid": "u"},
+            "spec": {"queueName": "q", "podSets": []},
+            "status": {"conditions": conditions, "admission": {"clusterQueue": "cq", "podSetAssignments": []}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_over_is_not_visited_although_no_look_has_left_it_out() {
+        let mut world = World::default();
+        let keys: Vec<_> = (0..100).map(|at| WorkloadKey::new("ns", format!("w{at}"))).collect();
+        let mut put = |conditions: &[&str]| {
+            for key in &keys {
+                world.put_workload(key, workload(conditions));
+            }
+            world.watched.visited.len()
+        };
+        assert_eq!(put(&[]), 0);
+        assert_eq!(put(&["QuotaReserved"]), keys.len());
+        assert_eq!(put(&["QuotaReserved", "Finished"]), 0);
+    }
+
+    #[test]
+    fn what_is_being_given_quota_is_visited_whatever_its_object_says() {
+        let mut world = World::default();
+        let key = WorkloadKey::new("ns", "w");
+        world.put_workload(&key, workload(&[]));
+        world.assume(&key, EffectId(1), workload(&["QuotaReserved"]).status);
+        world.put_workload(&key, workload(&[]));
+        assert!(world.watched.visited.contains(&key));
     }
 }

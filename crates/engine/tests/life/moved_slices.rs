@@ -9,7 +9,8 @@ use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 use crate::contract::submit;
 use crate::model::{Cluster, condition};
 use crate::topology::{
-    HOSTNAME, add_node, add_pod, bed_with, gates, names_of, node_ref, runs, taint, unhealthy, workload,
+    HOSTNAME, add_node, add_pod, bed_with, gates, names_of, node_ref, not_ready, runs, taint, unhealthy,
+    workload,
 };
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -101,11 +102,16 @@ fn lose(c: &mut Cluster, node: &str, pod: &str) {
 fn lose_all(c: &mut Cluster, lost: &[(&str, &str)]) {
     for (node, pod) in lost {
         c.api.delete(&node_ref(node));
-        for kind in [Kind::Pod, Kind::JobPod] {
-            c.api.delete(&ObjectRef { kind, ..pod_ref(pod) });
-        }
+        end(c, pod);
     }
     c.settle();
+}
+
+/// A pod is gone.
+fn end(c: &mut Cluster, pod: &str) {
+    for kind in [Kind::Pod, Kind::JobPod] {
+        c.api.delete(&ObjectRef { kind, ..pod_ref(pod) });
+    }
 }
 
 /// The pods that are there, each with the node that it is to go to, or `-`.
@@ -147,8 +153,8 @@ fn only_the_pods_of_the_slice_are_made_again_and_each_rank_gets_its_place() {
     assert_eq!(names_of(&c, "a"), AFTER);
     assert!(unhealthy(&c, "a").is_empty() && evicted(&c).is_empty() && runs(&c, "a"));
     assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
-    let note = "No node in the same domain can replace the unhealthy node(s) a1: the slice moves to c0, c1, for which 1 pod(s) on \
-                healthy nodes are deleted; all other pods stay";
+    let note = "No node in the same domain replaces the unhealthy node(s) a1 alone: the slice moves to c0, c1, and with it 1 pod(s) on \
+                other nodes; all other pods stay";
     assert!(
         c.notes("SliceMoved").iter().any(|reported| *reported == format!("Workload/job-a: {note}")),
         "{:?}",
@@ -211,9 +217,7 @@ fn a_drained_node_moves_its_slice_too_and_another_loss_moves_another_one() {
     let mut c = bed();
     add_node(&mut c, "d0", "d", "2");
     taint(&mut c, "a1", &json!([{"key": "out", "effect": "NoExecute"}]));
-    for kind in [Kind::Pod, Kind::JobPod] {
-        c.api.delete(&ObjectRef { kind, ..pod_ref("p1") });
-    }
+    end(&mut c, "p1");
     c.settle();
     c.advance(2);
     assert_eq!(names_of(&c, "a"), AFTER);
@@ -253,6 +257,42 @@ fn a_second_node_of_the_slice_that_fails_before_it_moves_moves_with_it() {
     c.advance(2);
     assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
     assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
+}
+
+#[test]
+fn nodes_of_the_slice_that_are_not_ready_move_with_it_although_their_pods_leave_later() {
+    let mut c = bed();
+    for node in ["a0", "a1"] {
+        not_ready(&mut c, node);
+    }
+    end(&mut c, "p1");
+    c.settle();
+    assert_eq!(unhealthy(&c, "a"), ["a1"], "the other one has its pod still");
+    c.advance(2);
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+    assert_eq!(pods(&c), ["p0 a0", "p2 b0", "p3 b1"]);
+    end(&mut c, "p0");
+    c.settle();
+    c.advance(2);
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+    assert_eq!((c.written(Purpose::Place), c.written(Purpose::MovePod)), (1, 0));
+    assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
+}
+
+#[test]
+fn a_cordoned_node_of_the_slice_moves_with_it_and_one_of_another_slice_evicts_as_ever() {
+    let lose_beside = |cordoned: &str| {
+        let mut c = bed();
+        c.api.edit(&node_ref(cordoned), &json!({"spec": {"unschedulable": true}}));
+        c.settle();
+        lose(&mut c, "a1", "p1");
+        c
+    };
+    let c = lose_beside("a0");
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+    assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
+    let said = "Workload/job-a: Workload was evicted as there was no replacement for unhealthy node(s): a1";
+    assert_eq!(evicted(&lose_beside("b0")), [said]);
 }
 
 #[test]
@@ -336,9 +376,7 @@ fn a_failure_whose_pod_is_made_again_already_is_counted_once() {
     for (spare, moves) in [(1, true), (0, false)] {
         let mut c = started(&[], &hotswap(), |view| view.spare_failures = Some(spare));
         c.api.delete(&node_ref("a1"));
-        for kind in [Kind::Pod, Kind::JobPod] {
-            c.api.delete(&ObjectRef { kind, ..pod_ref("p1") });
-        }
+        end(&mut c, "p1");
         put(&mut c, "q1", 1, None);
         c.settle();
         c.advance(2);

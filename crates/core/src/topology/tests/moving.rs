@@ -4,7 +4,7 @@ use super::fixture::{LEVELS, Pods, World, node, pods, show, world, world_of};
 use super::random::Random;
 use crate::fixtures::n;
 use crate::topology::request::Placement;
-use crate::topology::{HOSTNAME, SliceMoves};
+use crate::topology::{HOSTNAME, NodeSpec, SliceMoves};
 
 /// Two blocks of three racks of two nodes with one cpu each: `a0` and `a1` are in the rack `a`.
 fn racks() -> World {
@@ -157,6 +157,75 @@ fn pod_sets_that_are_placed_together_stay_together() {
     assert_eq!(slice, "its pod set is placed together with another one");
     let set = grouped(pods(4).required("block").slice("rack", 2));
     assert_eq!(moved(&mut racks(), &set, &AB, "a1"), "c0=1 c1=1 b0=1 b1=1");
+}
+
+#[test]
+fn a_slice_that_lost_all_its_nodes_goes_where_one_that_lost_some_would_go() {
+    let lost = ["a0", "a1"];
+    let grouped = |set: Pods| set.with(|spec| spec.group = Some(n("g")));
+    // Of two layers the inner slice is lost whole, and the outer one has pods left.
+    for set in [two_slices(), pods(4).unconstrained().slice("block", 4).slice("rack", 2)] {
+        let (placed, slice) = lose_all(&mut racks(), &grouped(set), &AB, &lost);
+        let text = "cannot find replacement assignment for unhealthy node: a0";
+        assert_eq!((&*placed, &*slice), (text, "its pod set is placed together with another one"));
+    }
+    let set = grouped(pods(4).required("block").slice("rack", 2));
+    let (placed, slice) = lose_all(&mut racks(), &set, &AB, &lost);
+    assert_eq!((&*placed, &*slice), ("c0=1 c1=1 b0=1 b1=1", ""));
+    let mut world = racks();
+    world.slice_moves = SliceMoves::Refused(n("for a reason"));
+    let (_, slice) = lose_all(&mut world, &two_slices(), &AB, &lost);
+    assert_eq!(slice, "for a reason");
+    // A single node that had a whole slice is replaced as ever.
+    let set = grouped(pods(2).unconstrained().slice(HOSTNAME, 1));
+    let (placed, slice) = lose_all(&mut world, &set, &[("a0", 1), ("b0", 1)], &["a0"]);
+    assert_eq!((&*placed, &*slice), ("a1=1 b0=1", ""));
+}
+
+#[test]
+fn nodes_that_take_no_pods_move_with_their_slice_and_those_of_other_slices_prevent_it() {
+    let triple = |rack: &str| (0..3).map(|at| format!("{rack}{at}")).collect::<Vec<_>>();
+    let names: Vec<String> = ["a", "b", "c"].iter().flat_map(|rack| triple(rack)).collect();
+    let nodes: Vec<_> = names.iter().map(|name| ("b", &name[..1], &**name, 1)).collect();
+    let running = [("a0", 1), ("a1", 1), ("a2", 1), ("b0", 1), ("b1", 1), ("b2", 1)];
+    let closed = |names: &[&str]| {
+        let mut w = allowing(world(&nodes));
+        for name in names {
+            w.node(&NodeSpec { usable: false, ..node("b", &name[..1], name, &[("cpu", 1)]) });
+        }
+        w
+    };
+    let set = || pods(6).unconstrained().slice("rack", 3);
+    for names in [&["a0"][..], &["a0", "a2"]] {
+        assert_eq!(moved(&mut closed(names), &set(), &running, "a1"), "c0=1 c1=1 c2=1 b0=1 b1=1 b2=1");
+    }
+    let mut gone = closed(&["a2"]);
+    gone.topologies.remove_node(&mut gone.usage, "a0");
+    assert_eq!(moved(&mut gone, &set(), &running, "a1"), "c0=1 c1=1 c2=1 b0=1 b1=1 b2=1");
+    // Nodes of the rack come first.
+    let mut spare = closed(&["a0"]);
+    for name in ["a8", "a9"] {
+        spare.node(&node("b", "a", name, &[("cpu", 1)]));
+    }
+    assert_eq!(moved(&mut spare, &set(), &running, "a1"), "a8=1 a9=1 a2=1 b0=1 b1=1 b2=1");
+    let text = |stale: &str| {
+        format!(
+            "Cannot replace the node, because the existing topologyAssignment is invalid, as it contains the stale domain {stale}"
+        )
+    };
+    for (names, stale) in [(&["b0"][..], "b0"), (&["a0", "b2"], "a0")] {
+        let (placed, slice) = lose(&mut closed(names), &set(), &running, "a1");
+        assert_eq!((placed, &*slice), (text(stale), ""));
+    }
+    for (moves, why) in [(SliceMoves::Off, ""), (SliceMoves::Refused(n("for a reason")), "for a reason")] {
+        let mut w = closed(&["a0"]);
+        w.slice_moves = moves;
+        let (placed, slice) = lose(&mut w, &set(), &running, "a1");
+        assert_eq!((placed, &*slice), (text("a0"), why));
+    }
+    // Without slices nothing moves.
+    let (placed, slice) = lose(&mut closed(&["a0"]), &pods(6).unconstrained(), &running, "a1");
+    assert_eq!((placed, &*slice), (text("a0"), ""));
 }
 
 #[test]
