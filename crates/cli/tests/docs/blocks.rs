@@ -74,7 +74,7 @@ pub const BLOCKS: &[(&str, &str, Proof)] = &[
         ),
     ),
     ("docs/tasks/journal.md", "helm upgrade ", SWITCHED_ON),
-    ("docs/tasks/journal.md", "gcloud storage cp ", USAGE),
+    ("docs/tasks/journal.md", "# Google Cloud ", USAGE),
     ("docs/tasks/journal.md", "kubectl kueue usage ", USAGE),
     ("docs/tasks/journal.md", "kubectl kueue report ", USAGE),
     ("docs/tasks/journal.md", "kubectl get --raw ", USAGE),

@@ -95,7 +95,8 @@ pub async fn huge_objects_wait_like_others_or_are_refused() {
     container(&mut whole)["args"] = json!(["x".repeat(1_400_000)]);
     let why = tenant.make(&whole).await.unwrap_err().to_string();
     assert!(why.contains("so that it can be started and stopped"), "{why}");
-    // The same in two steps: it waits, grows, and is resumed.
+    // The same in two steps: it waits, grows, and is resumed. Its user has let it run before.
+    tenant.place.wait_until("wide", false).await.unwrap();
     let filled = json!({"metadata": {"annotations": {"a": "x".repeat(250_000)}}});
     drop(tenant.patch("wide", filled).await.unwrap());
     let why = tenant.patch("wide", json!({"spec": {"suspend": false}})).await.unwrap_err().to_string();
