@@ -353,15 +353,40 @@ fn the_support_matrix_has_a_row_for_every_kind_and_no_others() {
     }
 }
 
+/// The cells of a table's rows, the first of which are its headings.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+/// The table of job kinds of the support matrix.
+fn job_kinds(support: &str) -> Vec<Vec<&str>> {
+    rows(support.split("\n## ").find(|section| section.starts_with("Job kinds\n")).unwrap())
+}
+
+#[test]
+fn the_readme_lists_every_kind_with_what_the_support_matrix_says_it_is_tested_with() {
+    let [readme, support] =
+        ["README.md", "docs/manual/support.md"].map(|page| fs::read_to_string(root().join(page)).unwrap());
+    let (listed, matrix) = (rows(&readme), job_kinds(&support));
+    let column = matrix[0].iter().position(|name| *name == "tested with").unwrap();
+    let of = |rows: &[Vec<&str>], column: usize, kind: &str| {
+        let named =
+            |cell: &str| cell.split([',', ' ']).any(|word| word == kind || kind == "Pod" && word == "pods");
+        let row = rows.iter().find(|row| named(row[0])).unwrap_or_else(|| panic!("no row for {kind}"));
+        row[column].to_owned()
+    };
+    for kind in JobKind::ALL {
+        let tested = of(&matrix, column, kind.kind());
+        assert_eq!(of(&listed, 1, kind.kind()), tested, "README.md: {}", kind.kind());
+    }
+    assert_eq!(of(&listed, 1, "MiniCluster"), of(&matrix, column, "MiniCluster"));
+}
+
 #[test]
 fn the_support_matrix_has_the_controller_that_each_kind_is_tested_with() {
     let support = fs::read_to_string(root().join("docs/manual/support.md")).unwrap();
-    let section = support.split("\n## ").find(|section| section.starts_with("Job kinds\n")).unwrap();
-    let rows: Vec<Vec<&str>> = section
-        .lines()
-        .filter(|line| line.starts_with("| "))
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect();
+    let rows = job_kinds(&support);
     let column = rows[0].iter().position(|name| *name == "tested with").unwrap();
     let kubernetes = built_from("kubernetes", "k8s.io/kubernetes");
     let minor = format!("Kubernetes {}", kubernetes.rsplit_once('.').unwrap().0);
