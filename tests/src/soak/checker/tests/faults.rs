@@ -60,38 +60,44 @@ fn late() -> History {
     unrelated(unrelated(unrelated(stopped))).workload(WORKLOAD, ADMITTED, 1)
 }
 
-#[test]
-fn quota_that_is_free_too_early_needs_an_outage_as_its_cause() {
-    for fault in ["Freeze ApiServer", "Freeze Etcd", "Replace ApiServer", "Replace Etcd"] {
-        for second in [95, 105, 135] {
-            let beside = judged_from(second, fault, &unseen());
-            assert_eq!((violations(&beside), beside.account().freed_unseen), (0, 1), "{fault} {second}");
+/// Beside one of the `fitting` faults, at each of these seconds, something is counted; long before or after it, or beside one of the `others`, it is a
+/// finding.
+fn needs_a_cause(
+    history: &History,
+    counted: impl Fn(&Checker) -> usize,
+    seconds: [u64; 3],
+    fitting: &[&str],
+    others: &[&str],
+) {
+    for fault in fitting {
+        for second in seconds {
+            let beside = judged_from(second, fault, history);
+            assert_eq!((violations(&beside), counted(&beside)), (0, 1), "{fault} {second}");
         }
         for second in [10, 200] {
-            let without = judged_from(second, fault, &unseen());
-            assert_eq!((violations(&without), without.account().freed_unseen), (1, 0), "{fault} {second}");
+            let without = judged_from(second, fault, history);
+            assert_eq!((violations(&without), counted(&without)), (1, 0), "{fault} {second}");
         }
     }
-    for fault in ["Kill Leader", "Disrupt LoseAnswer", "LoseNode", "unknown"] {
-        assert_eq!(violations(&judged_from(100, fault, &unseen())), 1, "{fault}");
+    for fault in others {
+        assert_eq!(violations(&judged_from(100, fault, history)), 1, "{fault}");
     }
 }
 
 #[test]
+fn quota_that_is_free_too_early_needs_an_outage_as_its_cause() {
+    let fitting = ["Freeze ApiServer", "Freeze Etcd", "Replace ApiServer", "Replace Etcd"];
+    let others = ["Kill Leader", "Disrupt LoseAnswer", "LoseNode", "unknown"];
+    let counted = |checker: &Checker| checker.account().freed_unseen;
+    needs_a_cause(&unseen(), counted, [95, 105, 135], &fitting, &others);
+}
+
+#[test]
 fn a_pod_too_many_needs_a_lost_answer_as_its_cause() {
-    for fault in ["Replace ApiServer", "Replace Etcd", "Freeze Etcd"] {
-        for second in [93, 105, 130] {
-            let beside = judged_from(second, fault, &surplus());
-            assert_eq!((violations(&beside), beside.account().surplus), (0, 1), "{fault} {second}");
-        }
-        for second in [10, 200] {
-            let without = judged_from(second, fault, &surplus());
-            assert_eq!((violations(&without), without.account().surplus), (1, 0), "{fault} {second}");
-        }
-    }
-    for fault in ["Freeze ApiServer", "Kill Both", "Disrupt LoseAnswer", "DropConnections"] {
-        assert_eq!(violations(&judged_from(100, fault, &surplus())), 1, "{fault}");
-    }
+    let fitting = ["Replace ApiServer", "Replace Etcd", "Freeze Etcd"];
+    let others = ["Freeze ApiServer", "Kill Both", "Disrupt LoseAnswer", "DropConnections"];
+    let counted = |checker: &Checker| checker.account().surplus;
+    needs_a_cause(&surplus(), counted, [93, 105, 130], &fitting, &others);
 }
 
 #[test]
