@@ -223,7 +223,7 @@ impl Engine {
         self.measure_change(&key, &workload);
         self.journal_seen(&key, &workload);
         self.attempt_seen(&key, &workload);
-        self.forget_nodes_of_another_admission(&key, &workload);
+        self.forget_outdated_nodes(&key, &workload);
         let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         let is_new = !self.world.workloads.contains_key(&key);
         self.world.put_workload(&key, workload);

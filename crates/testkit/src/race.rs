@@ -3,6 +3,7 @@
 //!
 //! [`run`] takes any manager with Kueue's API. Counts can have budgets; times depend on the machine.
 
+mod audit;
 mod bare;
 mod cbor;
 mod figures;
@@ -100,7 +101,10 @@ impl Runner {
 /// If the plane or the manager does not start or end in time, the queues are not active within two minutes, a write is refused, not everything has
 /// ended within [`Race::limit`], or events still come ten minutes later. Also without any queue or class.
 pub async fn run(race: &Race) -> Result<Figures> {
-    let plane = ControlPlane::builder().start().await?;
+    let audit = (race.work == Work::Jobs).then(audit::Audit::new).transpose()?;
+    let flags = audit.iter().flat_map(audit::Audit::flags);
+    let plane = flags.fold(ControlPlane::builder(), |plane, flag| plane.api_server_flag(&flag));
+    let plane = plane.start().await?;
     let client = plane.client().await?;
     crds::install(&client, None).await?;
     kubectl::apply(&plane, "apiVersion: v1\nkind: Namespace\nmetadata: {name: kueue-system}\n").await?;
@@ -129,7 +133,10 @@ pub async fn run(race: &Race) -> Result<Figures> {
     let after = figures::when_quiet(&client).await?;
     used.sort_by(|a, b| a.name.cmp(&b.name));
     manager.stop().await?;
+    // Of Jobs that were stopped and started again it is not known which patch was a start.
+    let audit = audit.filter(|_| load.evictions == 0);
+    let sent = audit.map(|audit| audit.delays()).transpose()?;
     let bare = bare::play(&client, race).await?;
     plane.stop();
-    Ok(Figures::new(race, &load, wall, bare, used, &after.since(&requests)))
+    Ok(Figures::new(race, &load, (wall, bare), sent, used, &after.since(&requests)))
 }

@@ -295,6 +295,7 @@ impl Checker {
         job.made = same.map_or(self.now, |old| old.made);
         job.changed = self.now;
         let begins = job.follow(same, self.revision);
+        job.began_at = same.filter(|_| !begins).map_or(self.now, |old| old.began_at);
         if let Some(old) = before.as_ref().filter(|old| old.uid != job.uid) {
             self.goes(key, old);
             self.keys.remove(&old.uid);

@@ -52,11 +52,12 @@ impl Engine {
         self.evict_for_nodes(key, message);
     }
 
-    /// Drops nodes that were found for an earlier admission of the Workload: they are of no use to the new one.
-    pub(crate) fn forget_nodes_of_another_admission(&mut self, key: &WorkloadKey, seen: &slim::Workload) {
-        if let Some(entry) = self.world.workloads.get_mut(key)
-            && entry.object.status.admission != seen.status.admission
-        {
+    /// Drops nodes that were found for an earlier admission of the Workload, or in place of other nodes than have failed now: one that is back keeps
+    /// its pods.
+    pub(crate) fn forget_outdated_nodes(&mut self, key: &WorkloadKey, seen: &slim::Workload) {
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let known = &entry.object.status;
+        if known.admission != seen.status.admission || known.unhealthy_nodes != seen.status.unhealthy_nodes {
             entry.decision.take_if(|decision| matches!(**decision, Decision::Place(..)));
         }
     }

@@ -377,3 +377,20 @@ fn no_nodes_are_looked_for_before_it_is_known_which_there_are() {
         assert!(runs(c, "a"));
     }
 }
+
+#[test]
+fn a_node_that_is_back_when_a_manager_begins_to_lead_keeps_its_pods() {
+    let mut c = bed(&THREE);
+    submit_in_rack(&mut c, "a", 1);
+    c.settle();
+    run_pods(&mut c, "a");
+    assert_eq!(names_of(&c, "a"), ["n1"]);
+    // A former leader listed the node as failed.
+    let listed = workload(&c, "a");
+    c.api.edit_status(&listed, |status| status["unhealthyNodes"] = json!([{"name": "n1"}]));
+    c.restart();
+    c.settle();
+    c.advance(60);
+    assert!(unhealthy(&c, "a").is_empty() && runs(&c, "a"));
+    assert_eq!(names_of(&c, "a"), ["n1"], "no replacement that was found before is written");
+}

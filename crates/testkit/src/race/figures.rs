@@ -176,6 +176,8 @@ pub struct Figures {
     pub waited: Vec<(&'static str, [Duration; 3])>,
     /// From the end of one in a queue with waiting ones to the next admission or start there: as above.
     pub next: [Duration; 3],
+    /// Of Jobs none of which was evicted: from such an end, as it is written, until the API server receives the next start.
+    pub sent: Option<[Duration; 3]>,
     /// Writes of the manager on Workloads themselves and on Jobs.
     pub object_writes: u64,
     /// The usage of each program.
@@ -188,8 +190,8 @@ impl Figures {
     pub(super) fn new(
         race: &Race,
         load: &Load,
-        wall: Duration,
-        bare: Duration,
+        (wall, bare): (Duration, Duration),
+        sent: Option<Vec<Duration>>,
         used: Vec<Usage>,
         requests: &Requests,
     ) -> Self {
@@ -218,6 +220,7 @@ impl Figures {
                 .map(|class| (class.name, spread(load.waited.get(class.name).cloned().unwrap_or_default())))
                 .collect(),
             next: spread(load.next.clone()),
+            sent: sent.map(spread),
             used,
             requests: requests.clone(),
         }
@@ -266,11 +269,12 @@ impl fmt::Display for Figures {
                 "time to admission, {class:<12} mean {mean:>8.2} s, p50 {median:>8.2} s, p99 {most:>8.2} s"
             )?;
         }
-        let [mean, median, most] = self.next.map(|time| time.as_secs_f64() * 1e3);
-        writeln!(
-            f,
-            "from an end to the next start   mean {mean:>8.0} ms, p50 {median:>7.0} ms, p99 {most:>7.0} ms"
-        )?;
+        let seen = ("from an end to the next start seen", Some(self.next));
+        for (what, times) in [seen, ("from an end to the next start sent", self.sent)] {
+            let Some(times) = times else { continue };
+            let [mean, median, most] = times.map(|time| time.as_secs_f64() * 1e3);
+            writeln!(f, "{what} mean {mean:>8.0} ms, p50 {median:>7.0} ms, p99 {most:>7.0} ms")?;
+        }
         for Usage { name, cpu, peak_mib } in &self.used {
             let ms = cpu.as_secs_f64() * 1e3 / f64::from(count);
             writeln!(

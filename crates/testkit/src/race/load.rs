@@ -74,40 +74,67 @@ impl Entry {
     }
 }
 
-/// What is known of a queue.
+/// What is known of a queue. Times are those of any one clock.
 #[derive(Default)]
-struct Queue {
+pub(super) struct Queue {
     /// How many wait.
     waiting: usize,
     /// When the first one ended since the last admission.
-    freed: Option<Instant>,
+    freed: Option<Duration>,
 }
 
-#[derive(Default)]
+impl Queue {
+    /// A Workload or Job waits, for the first time or again.
+    pub(super) const fn waits(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// A Workload or Job has ended. The delay counts only if another one waits.
+    pub(super) fn ended(&mut self, now: Duration) {
+        if self.waiting > 0 {
+            self.freed.get_or_insert(now);
+        }
+    }
+
+    /// A Workload or Job is admitted or started: the time since the first end before it, if it waited then.
+    pub(super) fn runs(&mut self, now: Duration) -> Option<Duration> {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.freed.take().map(|freed| now.saturating_sub(freed))
+    }
+}
+
 struct State {
     load: Load,
     entries: HashMap<String, Entry>,
     queues: HashMap<Arc<str>, Queue>,
+    began: Instant,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let (load, entries, queues) = (Load::default(), HashMap::new(), HashMap::new());
+        Self { load, entries, queues, began: Instant::now() }
+    }
 }
 
 impl State {
     /// A Workload or Job waits, for the first time or again.
     fn waits(&mut self, queue: &Arc<str>) {
-        self.queues.entry(Arc::clone(queue)).or_default().waiting += 1;
+        self.queues.entry(Arc::clone(queue)).or_default().waits();
     }
 
-    /// A Workload or Job has ended. The delay counts only if another one waits.
-    fn ended(&mut self, queue: &str, now: Instant) {
-        if let Some(queue) = self.queues.get_mut(queue).filter(|queue| queue.waiting > 0) {
-            queue.freed.get_or_insert(now);
+    /// A Workload or Job has ended.
+    fn ended(&mut self, queue: &str) {
+        let now = self.began.elapsed();
+        if let Some(queue) = self.queues.get_mut(queue) {
+            queue.ended(now);
         }
     }
 
     /// A Workload or Job was seen admitted or running.
-    fn runs(&mut self, queue: &str, now: Instant) {
-        let Some(queue) = self.queues.get_mut(queue) else { return };
-        queue.waiting = queue.waiting.saturating_sub(1);
-        self.load.next.extend(queue.freed.take().map(|freed| now.saturating_duration_since(freed)));
+    fn runs(&mut self, queue: &str) {
+        let now = self.began.elapsed();
+        self.load.next.extend(self.queues.get_mut(queue).and_then(|queue| queue.runs(now)));
     }
 }
 
@@ -171,7 +198,7 @@ impl Shared {
         }
         if let Some(start) = entry.starts_at(&admitted) {
             tasks.spawn(self.clone().end_after(name, entry.class.run, start, admitted));
-            state.runs(&queue, Instant::now());
+            state.runs(&queue);
         }
     }
 
@@ -186,7 +213,7 @@ impl Shared {
         let mut state = self.locked();
         state.load.status_writes += 1;
         state.load.ended += 1;
-        state.ended(&queue, Instant::now());
+        state.ended(&queue);
         Ok(())
     }
 
@@ -291,20 +318,17 @@ mod tests {
 
     #[test]
     fn the_next_one_is_measured_from_the_first_end_while_others_wait() {
-        let (mut state, queue, began) = (State::default(), Arc::from("q"), Instant::now());
-        let at = |ms| began + Duration::from_millis(ms);
+        let (mut queue, at) = (Queue::default(), Duration::from_millis);
         for _ in 0..3 {
-            state.waits(&queue);
+            queue.waits();
         }
-        state.runs(&queue, at(0));
-        state.ended(&queue, at(10));
-        state.ended(&queue, at(12));
-        state.runs(&queue, at(15));
-        state.runs(&queue, at(16));
-        assert_eq!(state.load.next, [Duration::from_millis(5)]);
-        state.ended(&queue, at(20));
-        state.waits(&queue);
-        state.runs(&queue, at(30));
-        assert_eq!(state.load.next.len(), 1, "none waited");
+        assert_eq!(queue.runs(at(0)), None);
+        queue.ended(at(10));
+        queue.ended(at(12));
+        assert_eq!(queue.runs(at(15)), Some(at(5)));
+        assert_eq!(queue.runs(at(16)), None);
+        queue.ended(at(20));
+        queue.waits();
+        assert_eq!(queue.runs(at(30)), None, "none waited");
     }
 }

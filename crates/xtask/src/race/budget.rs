@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Deserialize;
@@ -29,6 +30,8 @@ pub struct Budget {
     memory_goal: Option<f64>,
     /// What its CPU is to stay below, in ms per Workload.
     cpu_goal: Option<f64>,
+    /// What the time from an end to the next start that is sent is to stay below, in ms: its median, and 99 of 100.
+    delay_goals: Option<[f64; 2]>,
 }
 
 /// The races' part of the file.
@@ -49,18 +52,26 @@ impl Budget {
 
     /// What the manager took beside what it is to stay below. Memory and times are of the machine: they are no failures.
     pub fn goals(&self, figures: &Figures) -> Vec<String> {
-        let Some(used) = figures.used.iter().find(|used| used.name == "manager") else { return Vec::new() };
-        let mib = f64::from(u32::try_from(used.peak_mib).unwrap_or(u32::MAX));
         let workloads = f64::from(u32::try_from(figures.workloads.max(1)).unwrap_or(u32::MAX));
-        let ms = used.cpu.as_secs_f64() * 1e3 / workloads;
-        [("MiB of memory", mib, self.memory_goal), ("ms of CPU per Workload", ms, self.cpu_goal)]
-            .into_iter()
-            .filter_map(|(what, took, goal)| Some((what, took, goal?)))
-            .map(|(what, took, goal)| {
-                let met = if took <= goal { "met" } else { "missed" };
-                format!("goal {met}: the manager took {took:.2} {what}, at most {goal} are wanted")
-            })
-            .collect()
+        let manager = figures.used.iter().find(|used| used.name == "manager");
+        let mib = manager.map(|used| f64::from(u32::try_from(used.peak_mib).unwrap_or(u32::MAX)));
+        let cpu = manager.map(|used| used.cpu.as_secs_f64() * 1e3 / workloads);
+        let [median, most] =
+            [1, 2].map(|at| figures.sent.map(|times: [Duration; 3]| times[at].as_secs_f64() * 1e3));
+        let [median_goal, most_goal] = [0, 1].map(|at| self.delay_goals.map(|goals| goals[at]));
+        [
+            ("MiB of memory", mib, self.memory_goal),
+            ("ms of CPU per Workload", cpu, self.cpu_goal),
+            ("ms from an end to the next start, as a median", median, median_goal),
+            ("ms from an end to the next start, in 99 of 100", most, most_goal),
+        ]
+        .into_iter()
+        .filter_map(|(what, took, goal)| Some((what, took?, goal?)))
+        .map(|(what, took, goal)| {
+            let met = if took <= goal { "met" } else { "missed" };
+            format!("goal {met}: the manager took {took:.2} {what}, at most {goal} are wanted")
+        })
+        .collect()
     }
 
     /// The counts that are above it.
@@ -95,8 +106,6 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use sluice_testkit::race::{Requests, Usage};
 
     use super::*;
@@ -112,6 +121,7 @@ mod tests {
             all_writes: None,
             memory_goal: None,
             cpu_goal: None,
+            delay_goals: None,
         }
     }
 
@@ -130,6 +140,7 @@ mod tests {
             bare: Duration::ZERO,
             waited: Vec::new(),
             next: [Duration::ZERO; 3],
+            sent: None,
             object_writes: 300 + 30,
             used: Vec::new(),
             requests: Requests::default(),
@@ -185,18 +196,23 @@ mod tests {
 
     #[test]
     fn goals_are_said_and_no_failures() {
-        let wanted = Budget { memory_goal: Some(80.0), cpu_goal: Some(0.8), ..budget() };
+        let delay_goals = Some([20.0, 100.0]);
+        let wanted = Budget { memory_goal: Some(80.0), cpu_goal: Some(0.8), delay_goals, ..budget() };
         let used = |name: &str, ms, peak_mib| Usage {
             name: name.to_owned(),
             cpu: Duration::from_millis(ms),
             peak_mib,
         };
-        let figures = Figures { used: vec![used("etcd", 9_000, 900), used("manager", 80, 81)], ..figures() };
+        let used = vec![used("etcd", 9_000, 900), used("manager", 80, 81)];
+        let sent = Some([10, 20, 101].map(Duration::from_millis));
+        let figures = Figures { used, sent, ..figures() };
         assert_eq!(
             wanted.goals(&figures),
             [
                 "goal missed: the manager took 81.00 MiB of memory, at most 80 are wanted",
                 "goal met: the manager took 0.80 ms of CPU per Workload, at most 0.8 are wanted",
+                "goal met: the manager took 20.00 ms from an end to the next start, as a median, at most 20 are wanted",
+                "goal missed: the manager took 101.00 ms from an end to the next start, in 99 of 100, at most 100 are wanted",
             ]
         );
         assert_eq!(wanted.exceeded(&figures), Vec::<String>::new());

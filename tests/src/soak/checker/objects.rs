@@ -63,6 +63,8 @@ pub(super) struct Job {
     pub active: Option<usize>,
     /// The revision at which it last began to run.
     pub began: u64,
+    /// When that was.
+    pub began_at: Duration,
     /// When it was made.
     pub made: Duration,
     /// When it, or a Job of it, last changed.
@@ -98,6 +100,7 @@ impl Job {
                 .map_or(1, |pods| usize::try_from(pods).unwrap_or(usize::MAX)),
             active: object["status"]["active"].as_u64().and_then(|pods| usize::try_from(pods).ok()),
             began: 0,
+            began_at: Duration::ZERO,
             made: Duration::ZERO,
             changed: Duration::ZERO,
             let_run: object["metadata"]["annotations"][LET_RUN].as_str().map(str::to_owned),

@@ -101,8 +101,14 @@ impl Checker {
         let covers = now.is_some_and(Workload::covers);
         if let Some(job_key) = runs.filter(|_| before.covers() && !covers) {
             let covered = self.workloads_of(uid).any(|(_, workload)| workload.covers());
-            if !covered && !self.jobs[job_key].is_without_quota() {
-                self.note(Rule::RunsUnadmitted, job_key, format!("it runs, and {key} is admitted no more"));
+            let job = &self.jobs[job_key];
+            if !covered && !job.is_without_quota() {
+                if self.is_let_run_meanwhile(job) {
+                    self.is_to_be_stopped(job_key);
+                } else {
+                    let text = format!("it runs, and {key} is admitted no more");
+                    self.note(Rule::RunsUnadmitted, job_key, text);
+                }
             }
         }
         let reserved = now.is_some_and(|now| now.reserved && !now.finished);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::faults::Excuse;
 use super::objects::Job;
 use super::pod_sets::Assigned;
+use super::rights::{IN_FLIGHT, LATE};
 use super::{Checker, Rule};
 
 /// How long a pod on a lost node may continue. Kubernetes itself takes more than a minute to remove the pods of a deleted node.
@@ -102,6 +103,21 @@ impl Checker {
     pub(super) fn take_on(&mut self, key: &str) {
         if let Some(job) = self.jobs.get_mut(key).filter(|job| job.by_hand && job.runs()) {
             job.taken_on = true;
+        }
+    }
+
+    /// Whether a user let a suspended job run while the quota of it was being taken away: no version of one object protects a write on another.
+    pub(super) fn is_let_run_meanwhile(&self, job: &Job) -> bool {
+        let late = self.now.saturating_sub(job.began_at);
+        let delayed = || self.faults.overlap(Excuse::LateAdmission, job.began_at, self.now);
+        job.by_hand && (late <= IN_FLIGHT || late <= LATE && delayed())
+    }
+
+    /// A job runs without right from now on, because its user let it run.
+    pub(super) fn is_to_be_stopped(&mut self, key: &str) {
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.taken_on = false;
+            self.account.by_hand += 1;
         }
     }
 

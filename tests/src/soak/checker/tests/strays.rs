@@ -228,3 +228,31 @@ fn a_run_that_a_user_began_is_like_any_other_once_it_is_admitted() {
     let heard = again().job(false, &[]).with(|job| job["status"]["active"] = json!(1));
     assert_broken(heard.pod_on("q", "n-2"), Rule::Misplaced, "0 are assigned to it");
 }
+
+#[test]
+fn quota_that_is_taken_from_a_suspended_job_may_cross_a_start_by_its_user() {
+    let seconds = Duration::from_secs;
+    let admitted = || History::new().job(true, &[]).workload(WORKLOAD, ADMITTED, 1);
+    let judge = |by: Option<&str>, between: Duration, then: Duration| {
+        let mut checker = Checker::default();
+        checker.clock(seconds(100));
+        let History(changes) = let_run(admitted(), by).workload(WORKLOAD, &[], 1);
+        let last = changes.len() - 1;
+        for (number, change) in changes.iter().enumerate() {
+            if number == last {
+                checker.clock(seconds(100) + between);
+            }
+            checker.observe(change).unwrap();
+        }
+        checker.clock(seconds(100) + between + seconds(1));
+        checker.clock(seconds(100) + between + then);
+        checker.violations().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(judge(Some("1"), seconds(1), seconds(2)), "");
+    let text = judge(Some("1"), seconds(1), PROMPT + seconds(2));
+    assert!(text.ends_with("its user let it run without an admission"), "it is to be stopped: {text}");
+    let text = judge(Some("1"), seconds(5), seconds(2));
+    assert!(text.ends_with("is admitted no more"), "the start was seen: {text}");
+    let text = judge(None, seconds(1), seconds(2));
+    assert!(text.ends_with("is admitted no more"), "the manager itself started it: {text}");
+}
