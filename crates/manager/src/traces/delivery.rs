@@ -28,8 +28,8 @@ pub struct Rejected {
     pub why: String,
 }
 
-/// What became of a request.
-pub type Outcome = Result<Rejected, SendError>;
+/// What a collector rejected of a request, or why it took none of it.
+pub type Acceptance = Result<Rejected, SendError>;
 
 /// Delivers requests to a collector, one at a time.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Delivery {
     collector: tokio::sync::Mutex<Collector>,
     tally: Tally,
     stop: Stop,
-    outcome: Mutex<Option<Outcome>>,
+    outcome: Mutex<Option<Acceptance>>,
 }
 
 impl Delivery {
@@ -47,7 +47,7 @@ impl Delivery {
     }
 
     /// Takes the outcome of the last request; `None` if there was none since.
-    pub fn take_outcome(&self) -> Option<Outcome> {
+    pub fn take_outcome(&self) -> Option<Acceptance> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
