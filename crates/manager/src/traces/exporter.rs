@@ -27,7 +27,7 @@ pub type Spans = Vec<SpanData>;
 /// Sends traces until the sender is dropped.
 #[derive(Debug)]
 pub struct Exporter {
-    exporter: opentelemetry_otlp::SpanExporter,
+    otlp: opentelemetry_otlp::SpanExporter,
     delivery: Arc<Delivery>,
     /// The collector, for people.
     place: String,
@@ -49,7 +49,7 @@ impl Exporter {
         let (place, endpoint) = (collector.place().to_owned(), collector.endpoint());
         let delivery = Arc::new(Delivery::new(collector, tally.clone(), stop.clone()));
         let client = Arc::clone(&delivery);
-        let mut exporter = opentelemetry_otlp::SpanExporter::builder()
+        let mut otlp = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
             .with_shared_http_client(client)
             .with_endpoint(endpoint)
@@ -62,8 +62,8 @@ impl Exporter {
             KeyValue::new("service.version", version::VERSION),
             KeyValue::new("service.instance.id", instance),
         ];
-        exporter.set_resource(&Resource::builder_empty().with_attributes(attributes).build());
-        Ok(Self { exporter, delivery, place, tally, stop })
+        otlp.set_resource(&Resource::builder_empty().with_attributes(attributes).build());
+        Ok(Self { otlp, delivery, place, tally, stop })
     }
 
     /// Runs until the channel is closed and what was in it is sent, or lost.
@@ -95,7 +95,7 @@ impl Exporter {
     /// Delivers a batch and counts what became of it.
     pub(super) async fn deliver(&self, batch: Vec<Spans>) {
         let count = batch.len();
-        let exported = self.exporter.export(batch.into_iter().flatten().collect()).await;
+        let exported = self.otlp.export(batch.into_iter().flatten().collect()).await;
         match (self.delivery.take_outcome(), exported) {
             (Some(Ok(rejected)), _) => self.taken(count, &rejected),
             (Some(Err(error)), _) => self.failed(count, &error),
