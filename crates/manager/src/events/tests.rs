@@ -21,7 +21,7 @@ fn an_event_of_an_attempt_says_its_trace() {
     let annotations = |event: &Event, sampling| reporter(sampling).annotations(event);
     assert_eq!(annotations(&event, Some(Sampling::new(1.0))), None);
     event.attempt = Some(2);
-    let id = crate::traces::TraceId::of("u1", 2).to_string();
+    let id = Sampling::new(1.0).trace("u1", 2).unwrap().to_string();
     let expected = BTreeMap::from([("sluice.dev/trace-id".to_owned(), id)]);
     assert_eq!(annotations(&event, Some(Sampling::new(1.0))), Some(expected));
     // What is not sampled has none that could be looked up.

@@ -6,14 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
-use prost::Message as _;
+use opentelemetry_otlp::ExporterBuildError;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use sluice_api::config;
@@ -69,6 +66,9 @@ pub enum SettingsError {
     /// TLS.
     #[error("setting up TLS to the collector")]
     Tls(#[from] rustls::Error),
+    /// OpenTelemetry's exporter.
+    #[error("setting up the exporter of traces")]
+    Exporter(#[from] ExporterBuildError),
 }
 
 /// Why spans were not taken.
@@ -117,15 +117,6 @@ impl SendError {
             _ => None,
         }
     }
-}
-
-/// What the collector rejected of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rejected {
-    /// How many spans.
-    pub spans: u64,
-    /// Why, as it says.
-    pub why: String,
 }
 
 /// A file that may be changed while the process runs, and what was made of it.
@@ -230,14 +221,18 @@ impl Collector {
         &self.place
     }
 
-    /// Sends spans once, and returns what was rejected of them.
+    /// The whole URL that spans go to.
+    pub fn endpoint(&self) -> String {
+        format!("{}{}", self.place, self.path)
+    }
+
+    /// Sends a request once, and returns the answer, with its whole body.
     ///
     /// # Errors
-    /// If they were not accepted, as far as that is known.
-    pub async fn send(&mut self, spans: &ExportTraceServiceRequest) -> Result<Rejected, SendError> {
+    /// If its content was not accepted, as far as that is known.
+    pub async fn send(&mut self, request: Request<Bytes>) -> Result<Response<Bytes>, SendError> {
         self.refresh()?;
-        let body = spans.encode_to_vec();
-        match tokio::time::timeout(self.timeout, self.talk(body)).await {
+        match tokio::time::timeout(self.timeout, self.talk(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(SendError::Timeout(self.place.clone(), self.timeout)),
         }
@@ -251,36 +246,38 @@ impl Collector {
         self.headers.as_mut().map_or(Ok(()), |headers| headers.refresh(header_lines))
     }
 
-    async fn talk(&self, body: Vec<u8>) -> Result<Rejected, SendError> {
+    async fn talk(&self, request: Request<Bytes>) -> Result<Response<Bytes>, SendError> {
         let failed = |why| SendError::Connect(self.place.clone(), why);
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
         let (config, name) = match &self.trust {
-            Trust::Plain => return self.ask(stream, body).await,
+            Trust::Plain => return self.ask(stream, request).await,
             Trust::System(config, name) => (config, name),
             Trust::File(file, name) => (&file.made, name),
         };
         let connector = TlsConnector::from(Arc::clone(config));
         let stream = connector.connect(name.clone(), stream).await.map_err(failed)?;
-        self.ask(stream, body).await
+        self.ask(stream, request).await
     }
 
-    fn request(&self, body: Vec<u8>) -> Request<Body> {
-        let mut request = Request::new(Body::from(body));
-        *request.method_mut() = Method::POST;
+    /// The request as it is sent. Of its headers only the type of the content is kept: what else is sent, the configuration says, and not the
+    /// variables of the environment that OpenTelemetry's exporter reads, too.
+    fn request(&self, request: Request<Bytes>) -> Request<Body> {
+        let (mut parts, body) = request.into_parts();
         // It was validated as the path of a URL.
-        *request.uri_mut() = self.path.parse().unwrap_or_default();
-        let headers = request.headers_mut();
-        if let Some(file) = &self.headers {
-            headers.extend(file.made.clone());
+        parts.uri = self.path.parse().unwrap_or_default();
+        let content = parts.headers.remove(header::CONTENT_TYPE);
+        let mut headers = self.headers.as_ref().map_or_else(HeaderMap::new, |file| file.made.clone());
+        if let Some(content) = content {
+            headers.insert(header::CONTENT_TYPE, content);
         }
         headers.insert(header::HOST, self.authority.clone());
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static("sluice"));
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        request
+        parts.headers = headers;
+        Request::from_parts(parts, Body::from(body))
     }
 
-    async fn ask<S>(&self, stream: S, body: Vec<u8>) -> Result<Rejected, SendError>
+    async fn ask<S>(&self, stream: S, request: Request<Bytes>) -> Result<Response<Bytes>, SendError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -289,7 +286,7 @@ impl Collector {
         settings.max_buf_size(MOST_ANSWER).max_headers(MOST_HEADERS);
         let (mut sender, conversation) = settings.handshake(TokioIo::new(stream)).await.map_err(failed)?;
         let asking = async {
-            let response = sender.send_request(self.request(body)).await.map_err(failed)?;
+            let response = sender.send_request(self.request(request)).await.map_err(failed)?;
             let (parts, body) = response.into_parts();
             if !parts.status.is_success() {
                 let retry_after = retry_after(&parts.headers);
@@ -297,7 +294,7 @@ impl Collector {
             }
             let answer = axum::body::to_bytes(Body::new(body), MOST_ANSWER).await;
             let answer = answer.map_err(|why| SendError::Answer(self.place.clone(), why))?;
-            Ok(rejected(&answer))
+            Ok(Response::from_parts(parts, answer))
         };
         tokio::pin!(asking, conversation);
         let mut open = true;
@@ -315,15 +312,6 @@ impl Collector {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(MOST_WAIT))
-}
-
-/// What was rejected according to an answer; nothing if it cannot be read.
-fn rejected(answer: &[u8]) -> Rejected {
-    let answer = ExportTraceServiceResponse::decode(answer).unwrap_or_default();
-    let partial = answer.partial_success.unwrap_or_default();
-    let mut why = partial.error_message;
-    why.truncate(why.floor_char_boundary(256));
-    Rejected { spans: u64::try_from(partial.rejected_spans).unwrap_or(0), why }
 }
 
 fn certificates(path: &Path, text: &[u8]) -> Result<Arc<ClientConfig>, SettingsError> {

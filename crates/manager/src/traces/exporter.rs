@@ -1,94 +1,71 @@
-//! Sends traces in batches, with bounded memory and time, whatever the collector does.
+//! Sends traces in batches, with bounded memory and time, whatever the collector does. OpenTelemetry's exporter makes a request of each batch.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use sluice_client::error_chain::Chain;
 use sluice_client::version;
-use sluice_engine::Backoff;
 use tokio::sync::mpsc::Receiver;
-use tracing::{info, warn};
 
-use super::collector::{Collector, Rejected, SendError};
-use super::spans::text;
-use crate::metrics::TRACES;
-use crate::metrics::registry::Registry;
+use super::collector::{Collector, SendError, SettingsError};
+use super::delivery::{Delivery, Rejected};
+use super::tally::Tally;
 use crate::shutdown::Stop;
 
 /// The number of traces in one request.
 const BATCH: usize = 128;
 /// How long a trace waits for others to be sent with it.
 const LINGER: Duration = Duration::from_secs(1);
-/// The pauses after failures.
-const PAUSES: Backoff = Backoff::seconds(1, 30);
-/// How often one batch is tried.
-const TRIES: u32 = 5;
-
-/// The outcomes of traces, as labels of the metric.
-pub(super) const SENT: &str = "sent";
-/// Too many waited, or the collector could not be reached.
-pub(super) const LOST: &str = "lost";
-/// The collector did not want them.
-pub(super) const REJECTED: &str = "rejected";
 
 /// The spans of one trace.
-pub type Spans = Vec<Span>;
-
-/// Counts the outcomes of traces, and logs once when some are lost, and when no more are lost.
-#[derive(Clone)]
-pub struct Tally {
-    registry: Arc<Registry>,
-    losing: Arc<std::sync::atomic::AtomicBool>,
-}
-
-impl Tally {
-    /// Counts in this registry.
-    pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, losing: Arc::default() }
-    }
-
-    pub(super) fn count(&self, result: &'static str, traces: usize) {
-        let value = f64::from(u32::try_from(traces).unwrap_or(u32::MAX));
-        self.registry.record(TRACES.sample([result], value));
-    }
-
-    /// Some traces are lost: that is logged if none was lost before.
-    pub(super) fn lost(&self, traces: usize, why: &dyn std::fmt::Display) {
-        self.count(LOST, traces);
-        self.say(why);
-    }
-
-    fn say(&self, why: &dyn std::fmt::Display) {
-        if !self.losing.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            warn!(%why, "traces are lost; sluice_traces_total counts them");
-        }
-    }
-
-    fn sent(&self, traces: usize) {
-        self.count(SENT, traces);
-        if self.losing.swap(false, std::sync::atomic::Ordering::Relaxed) {
-            info!("traces are sent again");
-        }
-    }
-}
+pub type Spans = Vec<SpanData>;
 
 /// Sends traces until the sender is dropped.
+#[derive(Debug)]
 pub struct Exporter {
-    /// The collector to send to.
-    pub collector: Collector,
-    /// The name of this replica: its pod's.
-    pub instance: String,
-    /// Counts.
-    pub tally: Tally,
-    /// When the process ends.
-    pub stop: Stop,
+    otlp: opentelemetry_otlp::SpanExporter,
+    delivery: Arc<Delivery>,
+    /// The collector, for people.
+    place: String,
+    tally: Tally,
+    stop: Stop,
 }
 
 impl Exporter {
+    /// To this collector, from the replica of this name, until the signal.
+    ///
+    /// # Errors
+    /// If OpenTelemetry's exporter does not accept its settings.
+    pub fn new(
+        collector: Collector,
+        instance: String,
+        tally: Tally,
+        stop: Stop,
+    ) -> Result<Self, SettingsError> {
+        let (place, endpoint) = (collector.place().to_owned(), collector.endpoint());
+        let delivery = Arc::new(Delivery::new(collector, tally.clone(), stop.clone()));
+        let client = Arc::clone(&delivery);
+        let mut otlp = opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_shared_http_client(client)
+            .with_endpoint(endpoint)
+            .with_protocol(Protocol::HttpBinary)
+            // The delivery tries again: it knows when the process ends.
+            .with_retry_policy(RetryPolicy::disabled())
+            .build()?;
+        let attributes = [
+            KeyValue::new("service.name", "sluice"),
+            KeyValue::new("service.version", version::VERSION),
+            KeyValue::new("service.instance.id", instance),
+        ];
+        otlp.set_resource(&Resource::builder_empty().with_attributes(attributes).build());
+        Ok(Self { otlp, delivery, place, tally, stop })
+    }
+
     /// Runs until the channel is closed and what was in it is sent, or lost.
     pub async fn run(mut self, mut traces: Receiver<Spans>) {
         let mut batch = Vec::new();
@@ -97,9 +74,7 @@ impl Exporter {
                 return;
             }
             self.gather(&mut batch, &mut traces).await;
-            let count = batch.len();
-            let request = self.request(std::mem::take(&mut batch));
-            self.deliver(&request, count).await;
+            self.deliver(std::mem::take(&mut batch)).await;
         }
     }
 
@@ -117,22 +92,16 @@ impl Exporter {
         }
     }
 
-    async fn deliver(&mut self, request: &ExportTraceServiceRequest, count: usize) {
-        for attempt in 1.. {
-            let error = match self.collector.send(request).await {
-                Ok(rejected) => return self.taken(count, &rejected),
-                Err(error) => error,
-            };
-            let last = attempt >= TRIES || !error.is_transient() || self.stop.is_stopped();
-            if last {
-                return self.failed(count, &error);
-            }
-            self.tally.say(&Chain(&error));
-            let wait = error.retry_after().unwrap_or(PAUSES.pause(attempt - 1));
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.stop.stopped() => {}
-            }
+    /// Delivers a batch and counts what became of it.
+    pub(super) async fn deliver(&self, batch: Vec<Spans>) {
+        let count = batch.len();
+        let exported = self.otlp.export(batch.into_iter().flatten().collect()).await;
+        match (self.delivery.take_outcome(), exported) {
+            (Some(Ok(rejected)), _) => self.taken(count, &rejected),
+            (Some(Err(error)), _) => self.failed(count, &error),
+            (None, Err(error)) => self.tally.lost(count, &error),
+            // Without a request there is nothing that it could have taken.
+            (None, Ok(())) => self.tally.lost(count, &"the exporter sent no request"),
         }
     }
 
@@ -142,32 +111,15 @@ impl Exporter {
         if refused == 0 {
             return self.tally.sent(count);
         }
-        self.tally.count(SENT, count - refused);
-        self.tally.count(REJECTED, refused);
-        let why = format!("{} rejected {} spans: {}", self.collector.place(), rejected.spans, rejected.why);
-        self.tally.say(&why);
+        let why = format!("{} rejected {} spans: {}", self.place, rejected.spans, rejected.why);
+        self.tally.partly_sent(count, refused, &why);
     }
 
     fn failed(&self, count: usize, error: &SendError) {
-        self.tally.count(if error.is_transient() { LOST } else { REJECTED }, count);
-        self.tally.say(&Chain(error));
-    }
-
-    fn request(&self, batch: Vec<Spans>) -> ExportTraceServiceRequest {
-        let attributes = vec![
-            text("service.name", "sluice"),
-            text("service.version", version::VERSION),
-            text("service.instance.id", &self.instance),
-        ];
-        let scope = InstrumentationScope {
-            name: "sluice.dev/admission".to_owned(),
-            version: version::VERSION.to_owned(),
-            ..InstrumentationScope::default()
-        };
-        let spans = batch.into_iter().flatten().collect();
-        let of_scope = ScopeSpans { scope: Some(scope), spans, ..ScopeSpans::default() };
-        let resource = Some(Resource { attributes, ..Resource::default() });
-        let of_resource = ResourceSpans { resource, scope_spans: vec![of_scope], ..ResourceSpans::default() };
-        ExportTraceServiceRequest { resource_spans: vec![of_resource] }
+        if error.is_transient() {
+            self.tally.lost(count, &Chain(error));
+        } else {
+            self.tally.rejected(count, &Chain(error));
+        }
     }
 }

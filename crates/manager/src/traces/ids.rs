@@ -1,53 +1,30 @@
 //! Ids of traces and spans, computed from the Workload and the number of the attempt: every replica computes the same ones.
 
-use std::fmt;
-
+use opentelemetry::trace::{SpanId, TraceId};
 use sha2::{Digest, Sha256};
 
-/// The id of a trace (W3C Trace Context), shown as 32 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TraceId([u8; 16]);
-
-/// The id of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpanId([u8; 8]);
-
-impl TraceId {
-    /// Of an attempt, by the Workload's UID and its number from 1.
-    pub fn of(uid: &str, attempt: u32) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(b"sluice.dev/admission\0");
-        hash.update(uid.as_bytes());
-        hash.update([0]);
-        hash.update(attempt.to_be_bytes());
-        Self(first(&hash.finalize()))
-    }
-
-    /// Of its span of a name; checks have `check/NAME`.
-    pub fn span(self, name: &str) -> SpanId {
-        let mut hash = Sha256::new();
-        hash.update(self.0);
-        hash.update(name.as_bytes());
-        SpanId(first(&hash.finalize()))
-    }
-
-    /// On the wire.
-    pub fn to_vec(self) -> Vec<u8> {
-        self.0.to_vec()
-    }
-
-    /// The upper half of the seven bytes that decide whether it is sampled, as OpenTelemetry has it.
-    fn randomness(self) -> u32 {
-        let [.., a, b, c, d, _, _, _] = self.0;
-        u32::from_be_bytes([a, b, c, d])
-    }
+/// The id of an attempt's trace, by the Workload's UID and the attempt's number from 1.
+pub fn trace_id(uid: &str, attempt: u32) -> TraceId {
+    let mut hash = Sha256::new();
+    hash.update(b"sluice.dev/admission\0");
+    hash.update(uid.as_bytes());
+    hash.update([0]);
+    hash.update(attempt.to_be_bytes());
+    TraceId::from_bytes(first(&hash.finalize()))
 }
 
-impl SpanId {
-    /// On the wire.
-    pub fn to_vec(self) -> Vec<u8> {
-        self.0.to_vec()
-    }
+/// The id of its span of a name; checks have `check/NAME`.
+pub fn span_id(trace: TraceId, name: &str) -> SpanId {
+    let mut hash = Sha256::new();
+    hash.update(trace.to_bytes());
+    hash.update(name.as_bytes());
+    SpanId::from_bytes(first(&hash.finalize()))
+}
+
+/// The upper half of the seven bytes that decide whether a trace is sampled, as OpenTelemetry has it.
+fn randomness(trace: TraceId) -> u32 {
+    let [.., a, b, c, d, _, _, _] = trace.to_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// The beginning of a digest, which is longer. All zeros is no id, and no digest begins with that many.
@@ -57,18 +34,6 @@ fn first<const N: usize>(digest: &[u8]) -> [u8; N] {
         *to = *from;
     }
     bytes
-}
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 /// Which traces are made.
@@ -85,9 +50,9 @@ impl Sampling {
 
     /// The id of an attempt's trace, if it is sampled. Programs that sample by the same rule and ratio choose the same attempts.
     pub fn trace(self, uid: &str, attempt: u32) -> Option<TraceId> {
-        let id = TraceId::of(uid, attempt);
+        let id = trace_id(uid, attempt);
         let least = (1.0 - self.ratio) * (f64::from(u32::MAX) + 1.0);
-        (f64::from(id.randomness()) >= least).then_some(id)
+        (f64::from(randomness(id)) >= least).then_some(id)
     }
 }
 
@@ -97,12 +62,11 @@ mod tests {
 
     #[test]
     fn ids_are_those_of_the_workload_and_the_attempt_for_good() {
-        let id = TraceId::of("6f1c0f0e-8f0c-4c57-9d63-6a6b5f5f7b11", 1);
+        let id = trace_id("6f1c0f0e-8f0c-4c57-9d63-6a6b5f5f7b11", 1);
         assert_eq!(id.to_string(), "44316d782ab90c7fe59e47d440de3589");
-        assert_ne!(id, TraceId::of("6f1c0f0e-8f0c-4c57-9d63-6a6b5f5f7b11", 2));
-        assert_ne!(id, TraceId::of("6f1c0f0e-8f0c-4c57-9d63-6a6b5f5f7b1", 1));
-        assert_ne!(id.span("queued"), id.span("cycle"));
-        assert_eq!((id.to_vec().len(), id.span("queued").to_vec().len()), (16, 8));
+        assert_ne!(id, trace_id("6f1c0f0e-8f0c-4c57-9d63-6a6b5f5f7b11", 2));
+        assert_ne!(id, trace_id("6f1c0f0e-8f0c-4c57-9d63-6a6b5f5f7b1", 1));
+        assert_ne!(span_id(id, "queued"), span_id(id, "cycle"));
     }
 
     #[test]

@@ -1,31 +1,35 @@
 //! Traces of admissions (OpenTelemetry): how an attempt to admit a Workload spent its time, from the queue to ready pods.
 //!
 //! The engine reports what it sees and decides; the task here keeps the attempts in progress, in bounded memory, and makes the spans of an attempt
-//! when it is over; another task sends them. Every replica follows the attempts, and the leader sends, so that a change of the leader loses next to
-//! nothing. Nothing waits for traces: what does not fit is dropped and counted.
+//! when it is over; another task sends them by OpenTelemetry's exporter. Every replica follows the attempts, and the leader sends, so that a change
+//! of the leader loses next to nothing. Nothing waits for traces: what does not fit is dropped and counted.
 
 mod attempts;
 mod collector;
+mod delivery;
 mod exporter;
 mod ids;
 mod spans;
+mod tally;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use opentelemetry::trace::TraceId;
 use sluice_api::config;
 use sluice_engine::attempt::AttemptStep;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 pub use self::collector::{Collector, SettingsError};
-pub use self::ids::{Sampling, TraceId};
+pub use self::ids::Sampling;
 use crate::metrics::registry::Registry;
 use crate::shutdown::Stop;
 use crate::supervise::Supervisor;
 use attempts::Attempts;
-use exporter::{Exporter, Spans, Tally};
+use exporter::{Exporter, Spans};
 use spans::spans;
+use tally::Tally;
 
 /// Steps that wait to be looked at, which takes next to no time.
 const STEPS: usize = 8192;
@@ -53,12 +57,12 @@ impl Traces {
         stop: Stop,
     ) -> Result<(Self, JoinHandle<()>), SettingsError> {
         let collector = Collector::new(section)?;
-        let (instance, tally) = (instance.to_owned(), Tally::new(registry));
+        let tally = Tally::new(registry);
+        let exporter = Exporter::new(collector, instance.to_owned(), tally.clone(), stop)?;
         let sampling = Sampling::new(section.sample_ratio);
         let (steps, taken) = channel(STEPS);
         let (traces, waiting) = channel(usize::try_from(section.max_queue_size).unwrap_or(1).max(1));
         supervisor.spawn_finite("attempts of traces", follow(taken, traces, tally.clone(), sampling));
-        let exporter = Exporter { collector, instance, tally: tally.clone(), stop };
         let exporting = supervisor.spawn_finite("traces", exporter.run(waiting));
         Ok((Self { sampling, steps, tally }, exporting))
     }

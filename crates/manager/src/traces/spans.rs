@@ -1,57 +1,40 @@
 //! An attempt as spans of OpenTelemetry, with the times that it had.
 
 use jiff::Timestamp;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
-use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags, Status};
+use opentelemetry::trace::{Event, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use sluice_api::v1beta2::CheckState;
+use sluice_client::version;
 use sluice_engine::attempt::Ending;
 
 use super::attempts::{Attempt, is_decided};
-use super::ids::TraceId;
+use super::ids::span_id;
 
 /// The span of the whole attempt.
 pub const ROOT: &str = "admission";
-/// A sampled trace.
-const SAMPLED: u32 = 1;
 /// The longest text of an attribute, in bytes.
 const MOST_TEXT: usize = 1024;
 /// Flavors that are named.
 const MOST_FLAVORS: usize = 32;
 
 /// A text attribute.
-pub(super) fn text(key: &str, value: &str) -> KeyValue {
-    let mut end = value.len().min(MOST_TEXT);
-    while !value.is_char_boundary(end) {
-        end -= 1;
-    }
-    attribute(key, Value::StringValue(value[..end].to_owned()))
-}
-
-fn number(key: &str, value: i64) -> KeyValue {
-    attribute(key, Value::IntValue(value))
-}
-
-fn attribute(key: &str, value: Value) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
-}
-
-fn nanos(at: Timestamp) -> u64 {
-    u64::try_from(at.as_nanosecond()).unwrap_or(0)
+fn text(key: &'static str, value: &str) -> KeyValue {
+    KeyValue::new(key, value[..value.floor_char_boundary(MOST_TEXT)].to_owned())
 }
 
 /// Builds the spans of one trace.
 struct Trace<'a> {
     id: TraceId,
     attempt: &'a Attempt,
-    spans: Vec<Span>,
+    scope: InstrumentationScope,
+    spans: Vec<SpanData>,
 }
 
 /// The spans of an attempt, the root first.
-pub fn spans(id: TraceId, attempt: &Attempt) -> Vec<Span> {
-    let mut trace = Trace { id, attempt, spans: Vec::new() };
+pub fn spans(id: TraceId, attempt: &Attempt) -> Vec<SpanData> {
+    let scope = InstrumentationScope::builder("sluice.dev/admission").with_version(version::VERSION).build();
+    let mut trace = Trace { id, attempt, scope, spans: Vec::new() };
     trace.all();
     trace.spans
 }
@@ -70,8 +53,8 @@ impl Trace<'_> {
             let until = at.checked_add(decided.took).unwrap_or(at);
             let heads = i64::try_from(decided.heads).unwrap_or(i64::MAX);
             let mut attributes = vec![
-                number("kueue.cycle.number", i64::try_from(decided.cycle).unwrap_or(i64::MAX)),
-                number("kueue.cycle.heads", heads),
+                KeyValue::new("kueue.cycle.number", i64::try_from(decided.cycle).unwrap_or(i64::MAX)),
+                KeyValue::new("kueue.cycle.heads", heads),
             ];
             if !decided.considered.is_empty() {
                 attributes.push(text("kueue.cycle.considered", &decided.considered));
@@ -99,24 +82,23 @@ impl Trace<'_> {
             text("kueue.workload.uid", uid),
             text("kueue.local_queue.name", &progress.local_queue),
             text("kueue.cluster_queue.name", &progress.cluster_queue),
-            number("kueue.workload.priority", i64::from(progress.priority)),
-            number("kueue.admission.attempt", i64::from(*attempt)),
+            KeyValue::new("kueue.workload.priority", i64::from(progress.priority)),
+            KeyValue::new("kueue.admission.attempt", i64::from(*attempt)),
             text("kueue.admission.outcome", end.how.as_str()),
         ];
         if !progress.flavors.is_empty() {
             let flavors = progress.flavors.iter().take(MOST_FLAVORS);
-            let values = flavors.map(|f| AnyValue { value: Some(Value::StringValue(f.clone())) }).collect();
-            attributes.push(attribute("kueue.flavors", Value::ArrayValue(ArrayValue { values })));
+            let flavors: Vec<StringValue> = flavors.map(|flavor| flavor.clone().into()).collect();
+            attributes.push(KeyValue::new("kueue.flavors", Value::Array(Array::String(flavors))));
         }
         if !end.reason.is_empty() {
             attributes.push(text("kueue.admission.reason", &end.reason));
         }
         self.push(ROOT, ROOT, (start, end.at), attributes);
         if let Some(root) = self.spans.last_mut() {
-            root.parent_span_id.clear();
+            root.parent_span_id = SpanId::INVALID;
             if end.how == Ending::Evicted {
-                let (code, message) = (StatusCode::Error.into(), end.reason.clone());
-                root.status = Some(Status { code, message });
+                root.status = Status::error(end.reason.clone());
             }
         }
     }
@@ -135,7 +117,7 @@ impl Trace<'_> {
             if matches!(check.state, CheckState::Retry | CheckState::Rejected)
                 && let Some(span) = self.spans.last_mut()
             {
-                span.status = Some(Status { code: StatusCode::Error.into(), message: state });
+                span.status = Status::error(state);
             }
         }
     }
@@ -143,28 +125,33 @@ impl Trace<'_> {
     /// Says in the last span when the write that starts the job was answered.
     fn note_start(&mut self, admitted: Timestamp) {
         let Some(at) = self.attempt.job_started else { return };
-        let time_unix_nano = nanos(at.max(admitted));
         if let Some(span) = self.spans.last_mut() {
-            span.events.push(Event { time_unix_nano, name: "job started".to_owned(), ..Event::default() });
+            span.events.events.push(Event::new("job started", at.max(admitted).into(), Vec::new(), 0));
         }
     }
 
-    fn push(&mut self, name: &str, id: &str, times: (Timestamp, Timestamp), attributes: Vec<KeyValue>) {
-        self.spans.push(Span {
-            trace_id: self.id.to_vec(),
-            span_id: self.id.span(id).to_vec(),
-            parent_span_id: self.id.span(ROOT).to_vec(),
-            flags: SAMPLED | flag(SpanFlags::ContextHasIsRemoteMask),
-            name: name.to_owned(),
-            kind: SpanKind::Internal.into(),
-            start_time_unix_nano: nanos(times.0),
-            end_time_unix_nano: nanos(times.1.max(times.0)),
+    fn push(
+        &mut self,
+        name: &'static str,
+        id: &str,
+        times: (Timestamp, Timestamp),
+        attributes: Vec<KeyValue>,
+    ) {
+        let id = span_id(self.id, id);
+        self.spans.push(SpanData {
+            span_context: SpanContext::new(self.id, id, TraceFlags::SAMPLED, false, TraceState::NONE),
+            parent_span_id: span_id(self.id, ROOT),
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name: name.into(),
+            start_time: times.0.into(),
+            end_time: times.1.max(times.0).into(),
             attributes,
-            ..Span::default()
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: self.scope.clone(),
         });
     }
-}
-
-fn flag(flag: SpanFlags) -> u32 {
-    u32::try_from(i32::from(flag)).unwrap_or(0)
 }

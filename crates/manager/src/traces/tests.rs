@@ -1,11 +1,22 @@
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
+use opentelemetry::KeyValue;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::{Span, Status};
+use prost::Message as _;
 use sluice_api::v1beta2::CheckState;
 use sluice_engine::attempt::{CheckSeen, End, Ending, Progress, Step};
 use sluice_engine::{Name, WorkloadKey};
 
 use super::attempts::Attempts;
+use super::ids::trace_id;
 use super::stand_in::StandIn;
 use super::*;
 use crate::fake_api;
@@ -114,11 +125,12 @@ fn text_of(span: &Span, key: &str) -> Option<String> {
     Some(text)
 }
 
+/// As they are sent.
 fn made(steps: Vec<AttemptStep>) -> Vec<Span> {
     let mut attempts = Attempts::default();
     let over: Vec<_> = steps.into_iter().filter_map(|step| attempts.take(step, TOOK)).collect();
     assert_eq!((over.len(), attempts.len()), (1, 0));
-    spans(TraceId::of("uid", 1), &over[0])
+    spans(trace_id("uid", 1), &over[0]).into_iter().map(Span::from).collect()
 }
 
 fn expected(all: &[(&str, i64, i64)]) -> Vec<(String, i64, i64)> {
@@ -141,7 +153,7 @@ fn an_attempt_is_a_tree_of_spans_with_the_times_that_it_had() {
     let (root, children) = spans.split_first().unwrap();
     assert_eq!((root.trace_id.len(), root.span_id.len(), root.parent_span_id.len()), (16, 8, 0));
     assert!(children.iter().all(|s| s.trace_id == root.trace_id && s.parent_span_id == root.span_id));
-    let ids: std::collections::BTreeSet<_> = spans.iter().map(|span| span.span_id.clone()).collect();
+    let ids: BTreeSet<_> = spans.iter().map(|span| span.span_id.clone()).collect();
     assert_eq!(ids.len(), spans.len());
     let texts = [
         ("k8s.namespace.name", "ns"),
@@ -201,7 +213,7 @@ fn an_eviction_by_a_check_is_the_error_of_its_check_and_of_the_attempt() {
     assert_eq!(timeline(&spans), expected(&times));
     assert_eq!(spans[0].status.as_ref().unwrap().message, "AdmissionCheck");
     assert_eq!(spans[4].status.as_ref().unwrap().message, "Retry");
-    assert_eq!(spans[5].status, None);
+    assert_eq!(spans[5].status, Some(Status::default()));
 }
 
 #[test]
@@ -290,11 +302,14 @@ async fn the_leader_s_attempts_reach_the_collector_and_a_follower_s_do_not() {
     exporting.await.unwrap();
     let asked = stand_in.asked();
     let of = &asked[0].body.resource_spans[0];
-    let service = &of.resource.as_ref().unwrap().attributes[0];
-    assert_eq!((service.key.as_str(), asked.len()), ("service.name", 1));
+    let names = of.resource.as_ref().unwrap().attributes.iter().map(|one| one.key.as_str());
+    let expected = BTreeSet::from(["service.instance.id", "service.name", "service.version"]);
+    assert_eq!((names.collect::<BTreeSet<_>>(), asked.len()), (expected, 1));
+    let scope = of.scope_spans[0].scope.as_ref().unwrap();
+    assert_eq!(scope.name, "sluice.dev/admission");
     let spans = &of.scope_spans[0].spans;
     assert_eq!(spans.len(), 7);
-    assert!(spans.iter().all(|span| span.trace_id == TraceId::of("mine", 1).to_vec()));
+    assert!(spans.iter().all(|span| span.trace_id == trace_id("mine", 1).to_bytes()));
     assert_eq!((count(&registry, "sent"), count(&registry, "lost")), (1, 0));
 }
 
@@ -329,12 +344,11 @@ async fn a_collector_that_never_answers_holds_nothing_up() {
 
 #[tokio::test]
 async fn a_collector_that_comes_back_gets_what_waited() {
-    let answers = Arc::new(std::sync::atomic::AtomicUsize::default());
+    let answers = AtomicUsize::default();
     let stand_in = StandIn::start(None, move || {
-        let first = answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
-        let status = if first { 503 } else { 200 };
-        let answer = axum::response::Response::builder().status(status).header("retry-after", "0");
-        answer.body(axum::body::Body::empty()).unwrap()
+        let first = answers.fetch_add(1, Ordering::Relaxed) == 0;
+        let status = if first { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        (status, [("retry-after", "0")]).into_response()
     });
     let stand_in = stand_in.await;
     let (traces, exporting, registry, _stopper) = sending(stand_in.port, 10);
@@ -343,6 +357,52 @@ async fn a_collector_that_comes_back_gets_what_waited() {
     exporting.await.unwrap();
     assert_eq!(stand_in.asked().len(), 2);
     assert_eq!((count(&registry, "sent"), count(&registry, "lost")), (1, 0));
+}
+
+/// What is counted as sent, rejected and lost of two traces to a collector that answers so, and how often it was asked.
+async fn counted(answer: impl Fn() -> Response + Send + Sync + 'static) -> ([usize; 3], usize) {
+    let stand_in = StandIn::start(None, answer).await;
+    let (traces, exporting, registry, stopper) = sending(stand_in.port, 10);
+    put(&traces, "one", true);
+    put(&traces, "two", true);
+    drop(traces);
+    stopper.stop();
+    exporting.await.unwrap();
+    (["sent", "rejected", "lost"].map(|result| count(&registry, result)), stand_in.asked().len())
+}
+
+#[tokio::test]
+async fn what_the_collector_does_not_want_is_counted_and_not_sent_again() {
+    let partly = || {
+        let partial = ExportTracePartialSuccess { rejected_spans: 1, error_message: "too old".to_owned() };
+        ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec().into_response()
+    };
+    assert_eq!(counted(partly).await, ([1, 1, 0], 1));
+    assert_eq!(counted(|| StatusCode::BAD_REQUEST.into_response()).await, ([0, 2, 0], 1));
+    assert_eq!(counted(|| StatusCode::INTERNAL_SERVER_ERROR.into_response()).await, ([0, 2, 0], 1));
+    // When the process ends, there is one try.
+    assert_eq!(counted(|| StatusCode::SERVICE_UNAVAILABLE.into_response()).await, ([0, 0, 2], 1));
+}
+
+/// OpenTelemetry's exporter sends at most 64 MiB at once.
+#[tokio::test]
+async fn a_request_that_is_too_large_to_be_sent_is_lost_and_the_next_is_sent() {
+    let stand_in = StandIn::willing().await;
+    let registry = Arc::new(Registry::new(metrics::definitions(&[]), Role::Leader).unwrap());
+    let endpoint = format!("http://127.0.0.1:{}", stand_in.port);
+    let section = config::Tracing { endpoint, ..config::Tracing::default() };
+    let (collector, tally) = (Collector::new(&section).unwrap(), Tally::new(Arc::clone(&registry)));
+    let (_stopper, stop) = crate::shutdown::pair();
+    let exporter = Exporter::new(collector, "pod-0".to_owned(), tally, stop).unwrap();
+    let mut attempts = Attempts::default();
+    let attempt = whole_attempt().into_iter().find_map(|step| attempts.take(step, TOOK)).unwrap();
+    let small = spans(trace_id("uid", 1), &attempt);
+    let mut large = small.clone();
+    large[0].attributes.push(KeyValue::new("a", "x".repeat(64 << 20)));
+    exporter.deliver(vec![large]).await;
+    exporter.deliver(vec![small]).await;
+    assert_eq!((count(&registry, "lost"), count(&registry, "sent")), (1, 1));
+    assert_eq!(stand_in.asked().len(), 1);
 }
 
 #[tokio::test]

@@ -1,8 +1,7 @@
 use std::collections::BTreeSet;
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use jiff::Timestamp;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
 use tokio::net::TcpListener;
 
 use super::super::stand_in::StandIn;
@@ -20,14 +19,19 @@ fn collector(port: u16) -> Collector {
     Collector::new(&section(format!("http://127.0.0.1:{port}"))).unwrap()
 }
 
-fn nothing() -> ExportTraceServiceRequest {
-    ExportTraceServiceRequest::default()
+/// Sends no spans.
+async fn ask(collector: &mut Collector) -> Result<Response<Bytes>, SendError> {
+    let request = Request::post(collector.endpoint())
+        .header(header::CONTENT_TYPE, "application/x-protobuf")
+        .header("x-from-the-environment", "a")
+        .body(Bytes::new());
+    collector.send(request.unwrap()).await
 }
 
 /// Why one request to a collector that answers so came to nothing.
-async fn refused(answer: impl Fn() -> Response + Send + Sync + 'static) -> SendError {
+async fn refused(answer: impl Fn() -> Response<Body> + Send + Sync + 'static) -> SendError {
     let stand_in = StandIn::start(None, answer).await;
-    collector(stand_in.port).send(&nothing()).await.unwrap_err()
+    ask(&mut collector(stand_in.port)).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -40,26 +44,28 @@ async fn a_request_is_otlp_over_http_with_the_headers_of_the_file_as_it_is_now()
     let mut section = section(format!("http://127.0.0.1:{}/otlp/v1/traces", stand_in.port));
     section.headers_file = file.display().to_string();
     let mut collector = Collector::new(&section).unwrap();
-    assert_eq!(collector.send(&nothing()).await.unwrap(), Rejected::default());
+    ask(&mut collector).await.unwrap();
     let asked = stand_in.asked().pop().unwrap();
     let header = |name: &str| asked.headers[name].to_str().unwrap();
     assert_eq!(asked.path, "/otlp/v1/traces");
     assert_eq!(header("content-type"), "application/x-protobuf");
     assert_eq!((header("authorization"), header("x-scope-orgid")), ("Bearer one", "team-a"));
     assert_eq!(header("host"), format!("127.0.0.1:{}", stand_in.port));
+    // Only the configuration says what else is sent.
+    assert!(!asked.headers.contains_key("x-from-the-environment"));
     // A token that is exchanged is taken at once; one that is broken is an error, not the one before.
     std::fs::write(&file, "authorization: Bearer two").unwrap();
-    collector.send(&nothing()).await.unwrap();
+    ask(&mut collector).await.unwrap();
     assert_eq!(stand_in.asked().pop().unwrap().headers["authorization"], "Bearer two");
     std::fs::write(&file, "authorization").unwrap();
-    let error = collector.send(&nothing()).await.unwrap_err();
+    let error = ask(&mut collector).await.unwrap_err();
     assert!(matches!(error, SendError::Settings(SettingsError::Header(1))), "{error}");
 }
 
 #[tokio::test]
 async fn a_url_without_a_path_means_the_usual_one() {
     let stand_in = StandIn::willing().await;
-    collector(stand_in.port).send(&nothing()).await.unwrap();
+    ask(&mut collector(stand_in.port)).await.unwrap();
     assert_eq!(stand_in.asked().pop().unwrap().path, "/v1/traces");
 }
 
@@ -97,29 +103,16 @@ async fn errors_are_distinguished_by_whether_the_same_may_work_later() {
 }
 
 #[tokio::test]
-async fn what_was_not_taken_is_reported() {
-    let stand_in = StandIn::start(None, || {
-        let partial = ExportTracePartialSuccess { rejected_spans: 3, error_message: "too old".repeat(1_000) };
-        ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec().into_response()
-    });
-    let rejected = collector(stand_in.await.port).send(&nothing()).await.unwrap();
-    assert_eq!((rejected.spans, rejected.why.len()), (3, 256));
-    // An answer that is no protobuf says nothing.
-    let stand_in = StandIn::start(None, || "{}".into_response()).await;
-    assert_eq!(collector(stand_in.port).send(&nothing()).await.unwrap(), Rejected::default());
-}
-
-#[tokio::test]
 async fn a_collector_that_is_down_or_never_answers_is_given_up_on() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     // The system accepts the connection, and nothing is ever read.
     let mut silent = collector(port);
     silent.timeout = Duration::from_millis(50);
-    let error = silent.send(&nothing()).await.unwrap_err();
+    let error = ask(&mut silent).await.unwrap_err();
     assert!(matches!(error, SendError::Timeout(..)) && error.is_transient(), "{error}");
     let (_held, port) = refusing_port();
-    let error = collector(port).send(&nothing()).await.unwrap_err();
+    let error = ask(&mut collector(port)).await.unwrap_err();
     assert!(matches!(error, SendError::Connect(..)) && error.is_transient(), "{error}");
 }
 
@@ -137,15 +130,15 @@ async fn a_certificate_is_checked_against_the_file_as_it_is_now() {
     section.ca_file = ca.display().to_string();
     std::fs::write(&ca, &material.ca_bundle).unwrap();
     let mut collector = Collector::new(&section).unwrap();
-    collector.send(&nothing()).await.unwrap();
+    ask(&mut collector).await.unwrap();
     std::fs::write(&ca, &other.ca_bundle).unwrap();
-    let error = collector.send(&nothing()).await.unwrap_err();
+    let error = ask(&mut collector).await.unwrap_err();
     assert!(matches!(error, SendError::Connect(..)), "{error}");
     std::fs::write(&ca, &material.ca_bundle).unwrap();
-    collector.send(&nothing()).await.unwrap();
+    ask(&mut collector).await.unwrap();
     // By the certificates of the system it is a stranger.
     section.ca_file.clear();
-    let error = Collector::new(&section).unwrap().send(&nothing()).await.unwrap_err();
+    let error = ask(&mut Collector::new(&section).unwrap()).await.unwrap_err();
     assert!(matches!(error, SendError::Connect(..)), "{error}");
     assert_eq!(stand_in.asked().len(), 2);
 }
