@@ -78,6 +78,7 @@ mod topology_failures;
 mod topology_pods;
 mod unadmitted;
 mod unheeded;
+mod unprovided;
 mod unreadable;
 mod waiting;
 mod wrapped;
