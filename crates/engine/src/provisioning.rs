@@ -35,6 +35,8 @@ pub(crate) struct Made {
     pub templates: BTreeSet<ObjectRef>,
     /// What flavors added to each PodTemplate when it was last requested.
     pub added: BTreeMap<ObjectRef, Box<str>>,
+    /// What the API server refused to make for each Workload, and the text of the last refusal.
+    pub refused: BTreeMap<WorkloadKey, BTreeMap<ObjectRef, Box<str>>>,
     /// PodTemplates that belong to their ProvisioningRequest, so that they go with it.
     pub moved: BTreeSet<ObjectRef>,
 }
@@ -42,6 +44,7 @@ pub(crate) struct Made {
 impl Made {
     /// Drops everything about a deleted Workload.
     pub fn forget(&mut self, workload: &WorkloadKey) {
+        self.refused.remove(workload);
         let gone: Vec<_> =
             self.owners.iter().filter(|(_, w)| *w == workload).map(|(o, _)| o.clone()).collect();
         for object in gone {

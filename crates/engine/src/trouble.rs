@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use sluice_api::job::JobView;
+use sluice_api::v1beta2::ReclaimablePod;
 
 use crate::retry::Retry;
 use crate::unheeded::Outlived;
@@ -24,6 +25,8 @@ pub(crate) struct Trouble {
     pub made_beyond_since: Option<Timestamp>,
     /// What is known of pods that may continue after its end.
     pub outlived: Option<Outlived>,
+    /// What was left of its Workload's `status.reclaimablePods` when pod sets were last taken off, and when that was.
+    pub reclaimed: Option<(Vec<ReclaimablePod>, Timestamp)>,
     /// Its last readable version, if it runs and cannot be read any more.
     pub readable: Option<Arc<JobView>>,
 }

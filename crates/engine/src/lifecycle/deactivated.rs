@@ -1,12 +1,12 @@
 //! Consequences for a job whose Workload waits: its events repeat the messages of the checks, and it may be deleted once it was deactivated
 //! (docs/reference/03-conditions-events.md 3.4; docs/reference/06-algorithm.md 6.19).
 
-use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
+use sluice_api::conditions::reason;
 use sluice_api::job::JobView;
 use sluice_api::v1beta2::CheckState;
 use sluice_core::WorkloadKey;
 
-use super::workload::later;
+use super::workload::{evicted_as_deactivated, later};
 use crate::effect::{Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::outbox::normal;
@@ -26,10 +26,9 @@ impl Engine {
         if entry.object.spec.active || key.group.is_some() {
             return false;
         }
-        let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());
         // `DeactivatedDueTo…`: a plain `Deactivated` was the user's wish.
-        let by_us = |why: &str| why.len() > reason::DEACTIVATED.len() && why.starts_with(reason::DEACTIVATED);
-        let Some(evicted) = evicted.filter(|c| c.status == "True" && by_us(&c.reason)) else { return false };
+        let evicted = evicted_as_deactivated(entry.status()).filter(|c| c.reason != reason::DEACTIVATED);
+        let Some(evicted) = evicted else { return false };
         let until = later(evicted.last_transition_time.0, seconds);
         if until > self.now {
             self.wake_at(until, Alarm::Job(key.clone()));

@@ -2,11 +2,12 @@
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::v1beta2::WorkloadStatus;
-use sluice_core::WorkloadKey;
+use sluice_core::{Reason, WorkloadKey};
 
 use super::transition::{self, Eviction};
 use crate::effect::{Effect, Purpose};
 use crate::engine::Engine;
+use crate::ingest::workload::reserved;
 use crate::metrics;
 use crate::outbox::{About, normal, observe};
 
@@ -16,9 +17,12 @@ impl Engine {
         let entry = &self.world.workloads[key];
         let at = self.at(&entry.object);
         let first = transition::evict(&mut next, eviction, at);
-        if next.admission.is_none() && eviction.reason == reason::ADMISSION_CHECK {
+        if !reserved(&next) {
             // No job has to stop first.
             transition::release(&mut next, at);
+            if eviction.reason == reason::DEACTIVATED {
+                transition::pend(&mut next, Reason::Deactivated, "The workload is deactivated", &[], at);
+            }
         }
         let then = self.report_evicted(key, &next, eviction, first);
         self.write_status(key, Purpose::Evict, next, then);

@@ -42,13 +42,18 @@ impl Engine {
             return true;
         }
         let entry = &self.world.workloads[workload];
-        let (at, mut next) = (self.at(&entry.object), entry.status().clone());
+        let at = self.at(&entry.object);
         let (why, message) = if holds {
             (reason::ON_HOLD, key.kind.integration().on_hold)
         } else {
             let why = at.reason(reason::PENDING_EVALUATION, reason::PENDING);
             (why, "Workload no longer on hold; waiting for quota reservation")
         };
+        if has_quota {
+            self.end_reservation_as(workload, why, message, Vec::new());
+            return true;
+        }
+        let mut next = entry.status().clone();
         transition::unreserve(&mut next, why, message, at);
         self.write_status(workload, Purpose::ReleaseQuota, next, Vec::new());
         true

@@ -463,8 +463,7 @@ impl Engine {
         let reported = |note: String| vec![normal(self.about_job(key, view), "UpdatedWorkload", note)];
         let queue = view.queue_name.as_deref().unwrap_or_default();
         if spec.queue_name != queue && !reserved(status) && view.suspended && !queue.is_empty() {
-            let body = strict_patch(&entry.object, json!({"spec": {"queueName": queue}}));
-            return self.patch_workload(workload, Purpose::UpdateWorkload, body, Vec::new());
+            return self.move_to_queue(workload, queue);
         }
         let class =
             spec.priority_class_ref.as_ref().filter(|c| c.kind == super::priority::WORKLOAD_PRIORITY_CLASS);

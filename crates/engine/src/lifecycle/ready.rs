@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
 use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
@@ -22,6 +23,9 @@ use crate::world::WorkloadEntry;
 const NOT_READY: &str = "Not all pods are ready or succeeded";
 const ALL_READY: &str = "All pods reached readiness and the workload is running";
 const FAILED_POD: &str = "At least one pod has failed, waiting for recovery";
+
+/// After how many seconds pod sets are taken off `status.reclaimablePods` again that another client added again.
+const TAKEN_AGAIN: i64 = 60;
 
 /// Says that the pods of a Workload are not ready when it is just admitted, or its admission just ended: in the same write.
 pub(super) fn ride(known: &WorkloadStatus, next: &mut WorkloadStatus, generation: i64, now: Timestamp) {
@@ -166,10 +170,45 @@ impl Engine {
         if same {
             return false;
         }
+        let left_out = |r: &ReclaimablePod| r.count > 0 && wanted.iter().all(|w| w.name != r.name);
+        let takes_away = status.reclaimable_pods.iter().any(left_out);
         let mut next = status.clone();
         next.reclaimable_pods = wanted;
+        if takes_away {
+            return self.take_reclaimable(workload, next);
+        }
+        self.keep_taken(workload, None);
         self.write_part(workload, Purpose::Reclaim, body::RECLAIMABLE_PODS, next, Vec::new());
         true
+    }
+
+    /// Takes pod sets off `status.reclaimablePods`: an apply would leave those that another manager owns, too. A client that adds them again and again
+    /// is answered once a minute. Says whether it wrote.
+    fn take_reclaimable(&mut self, workload: &WorkloadKey, next: WorkloadStatus) -> bool {
+        let job = self.world.job_of(&self.world.workloads[workload]);
+        let trouble = job.as_ref().and_then(|job| self.world.jobs.get(job)?.trouble.as_ref());
+        let before = trouble.and_then(|trouble| trouble.reclaimed.as_ref());
+        let again =
+            before.filter(|(list, _)| *list == next.reclaimable_pods).map(|(_, at)| later(*at, TAKEN_AGAIN));
+        if let (Some(until), Some(job)) = (again.filter(|until| *until > self.now), &job) {
+            self.wake_at(until, Alarm::Job(job.clone()));
+            return false;
+        }
+        self.keep_taken(workload, Some((next.reclaimable_pods.clone(), self.now)));
+        let status = json!({"reclaimablePods": next.reclaimable_pods});
+        self.patch_status(workload, Purpose::Reclaim, &status, next);
+        true
+    }
+
+    /// Keeps what was last left on the list when others were taken off it, and when.
+    fn keep_taken(&mut self, workload: &WorkloadKey, taken: Option<(Vec<ReclaimablePod>, Timestamp)>) {
+        let job = self.world.job_of(&self.world.workloads[workload]);
+        let Some(entry) = job.and_then(|job| self.world.jobs.get_mut(&job)) else { return };
+        if taken.is_some() {
+            entry.trouble.get_or_insert_default().reclaimed = taken;
+        } else if let Some(trouble) = &mut entry.trouble {
+            trouble.reclaimed = None;
+        }
     }
 
     /// Readiness timeouts and the longest execution time of an admitted workload; says whether it wrote.

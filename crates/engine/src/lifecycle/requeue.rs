@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// Patches the status of a Workload, where an apply cannot take away what others own.
-    fn patch_status(
+    pub(super) fn patch_status(
         &mut self,
         key: &WorkloadKey,
         purpose: Purpose,

@@ -1,7 +1,5 @@
 //! A Workload that holds quota: admission checks, and queues that stop or are deleted (docs/reference/06-algorithm.md 6.10 and 6.18).
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde_json::json;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
@@ -19,7 +17,7 @@ use crate::engine::Engine;
 use crate::ingest;
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{About, warning};
-use crate::world::{JobKey, workload_ref};
+use crate::world::{JobKey, World, workload_ref};
 
 /// The message of a Workload whose reservation came late and does not fit.
 const REVOKED: &str = "Quota was reserved by a former leader, and other Workloads hold that quota now";
@@ -31,10 +29,12 @@ impl Engine {
             self.end_backoff(key);
             return;
         }
+        // No nodes are requested, and nothing is admitted, in a queue that stopped meanwhile.
+        let stopped = self.why_not_here(key);
         let _ = self.revoke_reservation(key)
-            || self.reconcile_provisioning(key)
-            || self.reconcile_checks(key)
-            || self.reconcile_stop(key)
+            || stopped.is_none() && self.reconcile_provisioning(key)
+            || self.reconcile_checks(key, stopped.is_none())
+            || self.reconcile_stop(key, stopped)
             || self.reconcile_nodes(key)
             || self.reconcile_deadlines(key);
     }
@@ -76,19 +76,13 @@ impl Engine {
         }
         if !stops {
             let entry = &self.world.workloads[key];
-            let mut next = entry.status().clone();
-            let at = self.at(&entry.object);
-            let why = Reason::WaitingForQuota;
-            let reason = if at.granular { why.as_str() } else { why.legacy() };
-            transition::unreserve(&mut next, reason, REVOKED, at);
-            transition::reset_checks(&mut next, self.now);
             let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone());
             let reported = self.log(
                 Level::Warn,
                 "late reservation revoked",
                 &[("workload", key), ("queue", &queue.unwrap_or_default())],
             );
-            self.write_status(key, Purpose::ReleaseQuota, next, vec![reported]);
+            self.end_reservation(key, Reason::WaitingForQuota, REVOKED, vec![reported]);
         }
         true
     }
@@ -126,22 +120,48 @@ impl Engine {
             return false;
         };
         if !self.is_active(job) {
-            let entry = &self.world.workloads[key];
-            let mut next = entry.status().clone();
-            let at = self.at(&entry.object);
-            let why = Reason::PendingEvaluation;
-            let reason = if at.granular { why.as_str() } else { why.legacy() };
-            transition::unreserve(&mut next, reason, &message, at);
-            // The checks approved another queue, or fewer pods.
-            transition::reset_checks(&mut next, self.now);
-            self.write_status(key, Purpose::ReleaseQuota, next, Vec::new());
-            self.withdraw_requests(key);
+            self.end_reservation(key, Reason::PendingEvaluation, &message, Vec::new());
         }
         true
     }
 
-    /// Two-phase admission (docs/reference/06-algorithm.md 6.10); says whether it wrote.
-    fn reconcile_checks(&mut self, key: &WorkloadKey) -> bool {
+    /// Takes the reservation of a Workload away that was not evicted.
+    fn end_reservation(&mut self, key: &WorkloadKey, why: Reason, message: &str, then: Vec<Effect>) {
+        let at = self.at(&self.world.workloads[key].object);
+        self.end_reservation_as(key, at.reason(why.as_str(), why.legacy()), message, then);
+    }
+
+    /// The same, with a reason that is not one of the scheduler's. What the checks approved was this reservation: the next one may be in another
+    /// queue, on another flavor, or of another size.
+    pub(super) fn end_reservation_as(
+        &mut self,
+        key: &WorkloadKey,
+        why: &str,
+        message: &str,
+        then: Vec<Effect>,
+    ) {
+        let entry = &self.world.workloads[key];
+        let (at, mut next) = (self.at(&entry.object), entry.status().clone());
+        transition::unreserve(&mut next, why, message, at);
+        transition::reset_checks(&mut next, self.now);
+        self.write_status(key, Purpose::ReleaseQuota, next, then);
+    }
+
+    /// Writes which queue the job of a waiting Workload names now. What checks said since its reservation ended was about the queue before.
+    pub(super) fn move_to_queue(&mut self, key: &WorkloadKey, queue: &str) {
+        let entry = &self.world.workloads[key];
+        let mut next = entry.status().clone();
+        transition::reset_checks(&mut next, self.now);
+        if next.admission_checks != entry.status().admission_checks {
+            return self.write_checks(key, next, Vec::new());
+        }
+        let body = strict_patch(&entry.object, json!({"spec": {"queueName": queue}}));
+        self.patch_workload(key, Purpose::UpdateWorkload, body, Vec::new());
+    }
+
+    /// Two-phase admission (docs/reference/06-algorithm.md 6.10), where its queue `admits`; says whether it wrote. What is admitted stays so: a check
+    /// that is added then, or is Pending again, can only have it evicted.
+    fn reconcile_checks(&mut self, key: &WorkloadKey, admits: bool) -> bool {
         let entry = &self.world.workloads[key];
         let (object, mut next) = (&entry.object, entry.status().clone());
         let at = self.at(object);
@@ -161,7 +181,7 @@ impl Engine {
         if self.apply_check_states(key) {
             return true;
         }
-        if transition::admit_if_ready(&mut next, at) {
+        if admits && !is(&next, Type::Admitted) && transition::admit_if_ready(&mut next, at) {
             self.carry_time_over(key, &mut next);
             let then =
                 if is(&next, Type::Admitted) { self.report_admitted(key, &next, None) } else { Vec::new() };
@@ -216,51 +236,56 @@ impl Engine {
         self.world.assume(key, id, next);
     }
 
-    /// Stopped, terminating and missing queues (docs/reference/06-algorithm.md 6.18); says whether it wrote.
-    fn reconcile_stop(&mut self, key: &WorkloadKey) -> bool {
+    /// Why a Workload that is not admitted loses its reservation: a queue that is stopped, terminating or missing (docs/reference/06-algorithm.md 6.18).
+    fn why_not_here(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
         let entry = &self.world.workloads[key];
-        let status = entry.status();
-        let Some(queue_name) = status.admission.as_ref().map(|a| a.cluster_queue.as_str()) else {
-            return false;
-        };
+        if is(entry.status(), Type::Admitted) {
+            return None;
+        }
+        let queue_name = entry.status().admission.as_ref()?.cluster_queue.as_str();
         let cluster = self.world.cluster_queues.get(queue_name);
-        let local = self
-            .world
-            .local_queues
-            .get(&(Arc::clone(&key.namespace), entry.object.spec.queue_name.as_str().into()));
-        let cluster_stop = cluster.map_or(StopPolicy::None, |q| q.spec.stop_policy);
-        let local_stop = local.map_or(StopPolicy::None, |q| q.spec.stop_policy);
-        if is(status, Type::Admitted) {
-            let (reason, message) = if cluster_stop == StopPolicy::HoldAndDrain {
-                (reason::CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped")
-            } else if local_stop == StopPolicy::HoldAndDrain {
-                (reason::LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
-            } else {
-                return false;
-            };
-            let next = status.clone();
-            let eviction =
-                Eviction { reason, cause: String::new(), message: message.to_owned(), preemption: None };
-            self.evict_from(key, next, &eviction);
+        let local = self.world.local_queues.get(&World::queue_of(key, &entry.object));
+        let local_name = &entry.object.spec.queue_name;
+        if local.is_none_or(|q| q.metadata.deletion_timestamp.is_some()) {
+            let message = format!("LocalQueue {local_name} is terminating or missing");
+            return Some((Reason::Misconfigured, message));
+        }
+        if cluster.is_none_or(|q| q.metadata.deletion_timestamp.is_some()) {
+            let message = format!("ClusterQueue {queue_name} is terminating or missing");
+            return Some((Reason::Misconfigured, message));
+        }
+        if cluster.is_some_and(|q| q.spec.stop_policy != StopPolicy::None) {
+            return Some((Reason::Suspended, format!("ClusterQueue {queue_name} is stopped")));
+        }
+        let stopped = local.is_some_and(|q| q.spec.stop_policy != StopPolicy::None);
+        stopped.then(|| (Reason::Suspended, format!("LocalQueue {local_name} is stopped")))
+    }
+
+    /// Takes the reservation away for that reason, or evicts what runs in a queue that is drained (docs/reference/06-algorithm.md 6.18); says whether
+    /// it wrote.
+    fn reconcile_stop(&mut self, key: &WorkloadKey, stopped: Option<(Reason, String)>) -> bool {
+        if let Some((why, message)) = stopped {
+            self.end_reservation(key, why, &message, Vec::new());
             return true;
         }
-        let local_name = &entry.object.spec.queue_name;
-        let (why, message) = if local.is_none_or(|q| q.metadata.deletion_timestamp.is_some()) {
-            (Reason::Misconfigured, format!("LocalQueue {local_name} is terminating or missing"))
-        } else if cluster.is_none_or(|q| q.metadata.deletion_timestamp.is_some()) {
-            (Reason::Misconfigured, format!("ClusterQueue {queue_name} is terminating or missing"))
-        } else if cluster_stop != StopPolicy::None {
-            (Reason::Suspended, format!("ClusterQueue {queue_name} is stopped"))
-        } else if local_stop != StopPolicy::None {
-            (Reason::Suspended, format!("LocalQueue {local_name} is stopped"))
+        let entry = &self.world.workloads[key];
+        let status = entry.status();
+        let Some(admission) = status.admission.as_ref().filter(|_| is(status, Type::Admitted)) else {
+            return false;
+        };
+        let cluster = self.world.cluster_queues.get(admission.cluster_queue.as_str());
+        let local = self.world.local_queues.get(&World::queue_of(key, &entry.object));
+        let (reason, message) = if cluster.is_some_and(|q| q.spec.stop_policy == StopPolicy::HoldAndDrain) {
+            (reason::CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped")
+        } else if local.is_some_and(|q| q.spec.stop_policy == StopPolicy::HoldAndDrain) {
+            (reason::LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
         } else {
             return false;
         };
-        let at = self.at(&entry.object);
-        let mut next = status.clone();
-        let reason = if at.granular { why.as_str() } else { why.legacy() };
-        transition::unreserve(&mut next, reason, &message, at);
-        self.write_status(key, Purpose::ReleaseQuota, next, Vec::new());
+        let next = status.clone();
+        let eviction =
+            Eviction { reason, cause: String::new(), message: message.to_owned(), preemption: None };
+        self.evict_from(key, next, &eviction);
         true
     }
 }

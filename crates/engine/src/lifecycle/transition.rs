@@ -17,6 +17,7 @@ use sluice_quantity::quantity_of;
 
 use crate::ingest::requests::amount_in;
 use crate::ingest::topology;
+use crate::ingest::workload::reserved;
 
 /// The time and the generation of a transition.
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +196,12 @@ impl Eviction {
 
 /// Asks the job to stop; the reservation stays (docs/reference/06-algorithm.md 6.17). Says whether it is the first eviction of its kind.
 pub(crate) fn evict(status: &mut WorkloadStatus, eviction: &Eviction, at: TransitionContext) -> bool {
+    let has_quota = reserved(status);
+    let before = status.conditions.iter_mut().find(|c| c.type_ == Type::Evicted.as_str());
+    if let Some(before) = before.filter(|_| !has_quota) {
+        // That one is over: it waits since then, and is evicted from now on.
+        "False".clone_into(&mut before.status);
+    }
     at.set(status, Type::Evicted, true, &eviction.condition_reason(), &eviction.message);
     if let Some(why) = eviction.preemption {
         at.set(status, Type::Preempted, true, why, &eviction.message);

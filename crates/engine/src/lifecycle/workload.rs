@@ -2,12 +2,14 @@
 //! 6.10, 6.17–6.19).
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
+use sluice_api::v1beta2::WorkloadStatus;
 use sluice_api::{labels, slim};
-use sluice_core::{Reason, TopologyState, WorkloadKey, WorkloadState};
+use sluice_core::{TopologyState, WorkloadKey, WorkloadState};
 
 use super::body::strict_patch;
 use super::transition::{self, Eviction, TransitionContext};
@@ -257,61 +259,102 @@ impl Engine {
     fn sync_activity(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let (object, status) = (&entry.object, entry.status());
-        let at = self.at(object);
         let target = conditions::find(&status.conditions, Type::DeactivationTarget.as_str())
-            .filter(|c| c.status == "True")
-            .cloned();
-        let evicted_for = |prefix: &str| {
-            conditions::find(&status.conditions, Type::Evicted.as_str())
-                .is_some_and(|c| c.status == "True" && c.reason.starts_with(prefix))
-        };
-        // A Workload that exceeded its maximum execution time keeps that reason until it is active again.
-        let kept = target.as_ref().is_some_and(|c| c.reason == reason::MAXIMUM_EXECUTION_TIME_EXCEEDED);
-        let requeued = conditions::find(&status.conditions, Type::Requeued.as_str());
-        let held = requeued.is_some_and(|c| c.status == "False" && c.reason.starts_with(reason::DEACTIVATED));
-        let done = kept && evicted_for(reason::DEACTIVATED) && (held || reserved(status));
-        if object.spec.active {
-            if target.is_some() && !done {
-                let patch = strict_patch(object, json!({"spec": {"active": false}}));
-                self.patch_workload(key, Purpose::Deactivate, patch, Vec::new());
-                return true;
+            .filter(|c| c.status == "True");
+        let (held, evicted) = (held_as_deactivated(status), evicted_as_deactivated(status));
+        if !object.spec.active {
+            // A target that stays, or that another client sets only now, is no reason to evict it again and again.
+            if evicted.is_some() {
+                return self.forget_requeuing(key);
             }
-            if held && !reserved(status) {
-                let mut next = status.clone();
-                if kept {
-                    // Its user gives it its time again.
-                    next.accumulated_past_execution_time_seconds = None;
-                    transition::forget(&mut next, Type::DeactivationTarget);
-                }
-                transition::requeue(&mut next, reason::REACTIVATED, "The workload was reactivated", at);
-                // The states of its checks since the deactivation were about the run before.
-                transition::reset_checks(&mut next, self.now);
-                self.write_status(key, Purpose::Requeue, next, Vec::new());
-                return true;
-            }
-            return false;
+            let target = target.cloned();
+            self.evict_deactivated(key, target.as_ref());
+            return true;
         }
-        if evicted_for(reason::DEACTIVATED) && (target.is_none() || done) {
-            return self.forget_requeuing(key);
+        // The target that led to its deactivation stays until it is active again if it ran too long, or if another manager owns it, too.
+        let carried_out = target.is_some_and(|target| {
+            let by = if reserved(status) { evicted } else { held };
+            by.is_some_and(|by| by.reason == deactivated_due_to(&target.reason))
+        });
+        if target.is_some() && !carried_out {
+            let patch = strict_patch(object, json!({"spec": {"active": false}}));
+            self.patch_workload(key, Purpose::Deactivate, patch, Vec::new());
+            return true;
         }
+        if held.is_some() && !reserved(status) {
+            let kept = target.map(|target| target.reason == reason::MAXIMUM_EXECUTION_TIME_EXCEEDED);
+            self.reactivate(key, kept);
+            return true;
+        }
+        false
+    }
+
+    /// Evicts a Workload that is not active.
+    fn evict_deactivated(&mut self, key: &WorkloadKey, target: Option<&Condition>) {
+        let status = self.world.workloads[key].status();
         let mut message = "The workload is deactivated".to_owned();
         let mut cause = String::new();
-        if let Some(target) = &target {
+        if let Some(target) = target {
             message = format!("{message} due to {}", target.message);
             cause.clone_from(&target.reason);
         }
         let mut next = status.clone();
         next.requeue_state = None;
-        if !(kept && reserved(status)) {
+        // A Workload that exceeded its maximum execution time keeps that reason until it is active again.
+        if !(cause == reason::MAXIMUM_EXECUTION_TIME_EXCEEDED && reserved(status)) {
             transition::forget(&mut next, Type::DeactivationTarget);
-        }
-        if !reserved(status) {
-            transition::pend(&mut next, Reason::Deactivated, "The workload is deactivated", &[], at);
         }
         let eviction = Eviction { reason: reason::DEACTIVATED, cause, message, preemption: None };
         self.evict_from(key, next, &eviction);
-        true
     }
+
+    /// Queues a Workload again that is active again. `target`: there is still a target of its deactivation, and whether that is its execution time.
+    fn reactivate(&mut self, key: &WorkloadKey, target: Option<bool>) {
+        let entry = &self.world.workloads[key];
+        let mut next = entry.status().clone();
+        if target == Some(true) {
+            // Its user gives it its time again.
+            next.accumulated_past_execution_time_seconds = None;
+        }
+        transition::forget(&mut next, Type::DeactivationTarget);
+        transition::requeue(
+            &mut next,
+            reason::REACTIVATED,
+            "The workload was reactivated",
+            self.at(&entry.object),
+        );
+        // The states of its checks since the deactivation were about the run before.
+        transition::reset_checks(&mut next, self.now);
+        if target.is_none() {
+            return self.write_status(key, Purpose::Requeue, next, Vec::new());
+        }
+        // In one write, whatever manager owns the target: it would be deactivated again by what is left of it.
+        let status = json!({
+            "conditions": next.conditions,
+            "admissionChecks": next.admission_checks,
+            "requeueState": next.requeue_state,
+            "accumulatedPastExecutionTimeSeconds": next.accumulated_past_execution_time_seconds,
+        });
+        self.patch_status(key, Purpose::Requeue, &status, next);
+    }
+}
+
+/// The condition that keeps a deactivated Workload from being queued.
+fn held_as_deactivated(status: &WorkloadStatus) -> Option<&Condition> {
+    let requeued = conditions::find(&status.conditions, Type::Requeued.as_str())?;
+    (requeued.status == "False" && requeued.reason.starts_with(reason::DEACTIVATED)).then_some(requeued)
+}
+
+/// The eviction of a deactivated Workload: one that has not ended, or keeps it from being queued. One before the last reactivation does neither.
+pub(super) fn evicted_as_deactivated(status: &WorkloadStatus) -> Option<&Condition> {
+    let evicted = conditions::find(&status.conditions, Type::Evicted.as_str())?;
+    let lasts = reserved(status) || held_as_deactivated(status).is_some();
+    (lasts && evicted.status == "True" && evicted.reason.starts_with(reason::DEACTIVATED)).then_some(evicted)
+}
+
+/// The reason of the eviction that a target of deactivation led to.
+fn deactivated_due_to(target: &str) -> String {
+    format!("{}DueTo{target}", reason::DEACTIVATED)
 }
 
 /// Whether a Workload was given quota, and it is not known whether that is written.

@@ -1,6 +1,6 @@
 //! What a Workload's provisioning checks need next (docs/reference/06-algorithm.md 6.23).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -16,12 +16,13 @@ use super::names::{attempt_of, request_name, template_name};
 use super::plan::Plan;
 use super::seen::request_ref;
 use super::template::TemplateSource;
-use super::verdict::{Case, Step, Verdict};
+use super::verdict::{self, Case, Step, Verdict};
 use crate::effect::{Effect, Event, EventType, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::workload::is;
+use crate::ingest::workload::{is, reserved};
 use crate::input::{Kind, ObjectRef, WriteError};
 use crate::outbox::{About, Open, normal};
+use crate::retry::Retry;
 use crate::world::workload_ref;
 
 /// An attempt to be made.
@@ -47,24 +48,29 @@ impl CheckOutcome {
 }
 
 impl Engine {
-    /// Takes away what was asked for when the Workload is finished, or evicted.
+    /// Takes away what was asked for when the Workload is finished or evicted, or lost its reservation otherwise: the next one may be in another
+    /// queue, on another flavor, or of another size.
     pub(crate) fn sweep_requests(&mut self, key: &WorkloadKey) {
         if !self.config.provisioning {
             return;
         }
         let entry = &self.world.workloads[key];
-        let evicted =
-            is(entry.status(), Type::Evicted) && self.config.on(Gate::CleanupProvisioningRequestsOnEviction);
-        if evicted || is(entry.status(), Type::Finished) {
-            let uid = entry.uid();
-            self.remove_requests(key, &uid, &BTreeSet::new());
+        let status = entry.status();
+        let (finished, evicted) = (is(status, Type::Finished), is(status, Type::Evicted));
+        if !finished && !evicted && reserved(status) {
+            return;
         }
-    }
-
-    /// Deletes the requests: the Workload moves to another queue, or needs something else.
-    pub(crate) fn withdraw_requests(&mut self, key: &WorkloadKey) {
-        if self.config.provisioning {
-            let uid = self.world.workloads[key].uid();
+        if self.made.refused.is_empty() && self.world.requests_by_owner.is_empty() {
+            return;
+        }
+        let uid = entry.uid();
+        // What was refused for this reservation may be taken for the next one.
+        for object in self.made.refused.remove(key).into_iter().flat_map(BTreeMap::into_keys) {
+            if let Some(entry) = self.statuses.get_mut(&object) {
+                entry.retry = Retry::default();
+            }
+        }
+        if finished || !evicted || self.config.on(Gate::CleanupProvisioningRequestsOnEviction) {
             self.remove_requests(key, &uid, &BTreeSet::new());
         }
     }
@@ -117,13 +123,19 @@ impl Engine {
         };
         let retries = check.retry_count.unwrap_or(0);
         let pending = check.state == CheckState::Pending;
-        let attempt = |n: i32, plan: Plan| {
+        let attempt = |n: i32, plan: Plan, keep: Vec<_>| {
             let name = request_name(&key.name, &check.name, n);
-            pending.then_some(Attempt { plan, name })
+            // One that the API server does not take has failed.
+            let refusal = self.refusal(key, &name, &plan).filter(|_| pending);
+            if let Some(text) = refusal {
+                let uid = entry.uid();
+                let verdict = verdict::failed(config, n, retries, &uid, verdict::AFTER_FAILURE, text);
+                return CheckOutcome { verdict: Some(verdict), attempt: None, keep };
+            }
+            CheckOutcome { verdict: None, attempt: pending.then_some(Attempt { plan, name }), keep }
         };
         let Some((number, request_key, request)) = self.current(key, check, &plan) else {
-            let attempt = attempt(retries.saturating_add(1), plan);
-            return CheckOutcome { verdict: None, attempt, keep: Vec::new() };
+            return attempt(retries.saturating_add(1), plan, Vec::new());
         };
         let case = Case {
             request,
@@ -141,10 +153,23 @@ impl Engine {
         match case.step() {
             Step::Wait => CheckOutcome { verdict: None, attempt: None, keep },
             Step::Say(verdict) => CheckOutcome { verdict: Some(verdict), attempt: None, keep },
-            Step::NextAttempt => {
-                CheckOutcome { verdict: None, attempt: attempt(number.saturating_add(1), plan), keep }
-            }
+            Step::NextAttempt => attempt(number.saturating_add(1), plan, keep),
         }
+    }
+
+    /// Why an attempt cannot be made: the API server has refused it, or a template of it, too often in a row.
+    fn refusal(&self, key: &WorkloadKey, request: &str, plan: &Plan) -> Option<&str> {
+        let refused = self.made.refused.get(key)?;
+        let templates: Vec<_> =
+            plan.groups.iter().map(|group| template_name(request, &group.pod_sets[0])).collect();
+        let belongs = |object: &ObjectRef| match object.kind {
+            Kind::PodTemplate => templates.iter().any(|name| **name == *object.name),
+            _ => *object.name == *request,
+        };
+        let for_good =
+            |object: &ObjectRef| self.statuses.get(object).is_some_and(|entry| entry.retry.is_refused());
+        let found = refused.iter().find(|(object, _)| belongs(object) && for_good(object));
+        found.map(|(_, text)| &**text)
     }
 
     /// A check whose configuration does not exist: requests that it did not get are not wanted any more (docs/reference/11-observed.md 11.1.16);
@@ -173,11 +198,19 @@ impl Engine {
         let owned = self.world.requests_of(&uid).into_iter().filter_map(|request_key| {
             let request = self.world.provisioning_requests.get(&request_key)?;
             let wanted = check.state == CheckState::Ready || plan.matches(request);
-            let usable = wanted && request.metadata.deletion_timestamp.is_none();
+            let usable = wanted
+                && request.metadata.deletion_timestamp.is_none()
+                && !self.is_being_deleted(&request_key);
             let number = attempt_of(&request_key.1, &key.name, &check.name).filter(|_| usable)?;
             Some((number, request_key, &**request))
         });
         owned.max_by_key(|(number, ..)| *number)
+    }
+
+    /// Whether the deletion of a request was not answered yet.
+    fn is_being_deleted(&self, request_key: &(Name, Name)) -> bool {
+        let open = self.statuses.get(&request_ref(request_key)).and_then(|entry| entry.open);
+        open.is_some_and(|id| self.outbox.purpose(id) == Some(Purpose::DeleteRequest))
     }
 
     /// Sets the state of a check; returns the effects that report it.
@@ -376,6 +409,15 @@ impl Engine {
         if open.purpose == Purpose::MoveTemplate && matches!(error, WriteError::NotFound(_)) {
             // Nothing is left to hand over.
             self.made.moved.insert(open.object.clone());
+        }
+        let makes = matches!(open.purpose, Purpose::CreateTemplate | Purpose::CreateRequest);
+        if let WriteError::Refused(why) = error
+            && makes
+            && let Some(key) = self.made.owners.get(&open.object)
+        {
+            let text = format!("{} {:?} is refused: {why}", open.object.kind.as_str(), open.object.name);
+            let refused = self.made.refused.entry(key.clone()).or_default();
+            refused.insert(open.object.clone(), text.into());
         }
     }
 }

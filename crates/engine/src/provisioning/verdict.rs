@@ -42,6 +42,30 @@ pub(crate) enum Step {
     NextAttempt,
 }
 
+/// Before the text of an attempt that failed.
+pub(crate) const AFTER_FAILURE: &str = "Retrying after failure";
+
+/// An attempt that failed: it is retried after a while, as often as the configuration allows.
+pub(crate) fn failed(
+    config: &ProvisioningRequestConfigSpec,
+    attempt: i32,
+    retries: i32,
+    uid: &str,
+    why: &str,
+    text: &str,
+) -> Verdict {
+    let strategy = &config.retry_strategy;
+    if attempt > strategy.backoff_limit_count {
+        return Verdict::plain(CheckState::Rejected, text);
+    }
+    let backoff =
+        Backoff::seconds(i64::from(strategy.backoff_base_seconds), i64::from(strategy.backoff_max_seconds));
+    let seconds = jittered(backoff, retries, uid).as_secs();
+    let mut verdict = Verdict::plain(CheckState::Retry, format!("{why}: {text}"));
+    verdict.requeue_after_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
+    verdict
+}
+
 /// The inputs of a verdict.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case<'a> {
@@ -82,7 +106,7 @@ impl Case<'_> {
             return Step::Wait;
         }
         if let Some(text) = self.text("Failed", "True") {
-            return self.failed("Retrying after failure", text);
+            return self.failed(AFTER_FAILURE, text);
         }
         if let Some(text) = self.text("CapacityRevoked", "True") {
             let rejected = Verdict::plain(CheckState::Rejected, text);
@@ -114,18 +138,7 @@ impl Case<'_> {
         if self.retries >= self.attempt {
             return Step::NextAttempt;
         }
-        let strategy = &self.config.retry_strategy;
-        if self.attempt > strategy.backoff_limit_count {
-            return Step::Say(Verdict::plain(CheckState::Rejected, text));
-        }
-        let backoff = Backoff::seconds(
-            i64::from(strategy.backoff_base_seconds),
-            i64::from(strategy.backoff_max_seconds),
-        );
-        let seconds = jittered(backoff, self.retries, self.uid).as_secs();
-        let mut verdict = Verdict::plain(CheckState::Retry, format!("{why}: {text}"));
-        verdict.requeue_after_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
-        Step::Say(verdict)
+        Step::Say(failed(self.config, self.attempt, self.retries, self.uid, why, text))
     }
 
     /// The additions to the pods: which request they consume, and where its nodes are.

@@ -107,7 +107,8 @@ impl Engine {
         }
         next.unhealthy_nodes.clear();
         let at = self.at(&entry.object);
-        let admitted = delayed && transition::admit_if_ready(&mut next, at) && is(&next, Type::Admitted);
+        let waits = delayed && !is(&next, Type::Admitted);
+        let admitted = waits && transition::admit_if_ready(&mut next, at) && is(&next, Type::Admitted);
         let mut then = more.to_vec();
         if admitted {
             then.extend(self.report_admitted(key, &next, None));

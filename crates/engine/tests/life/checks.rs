@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
+use crate::model::pods::pod;
 use crate::model::{Api, Cluster, condition, reported};
+use crate::plain_pods::bed;
 
 /// A queue with check `prov` and a job that has its quota.
 fn waiting() -> (Cluster, ObjectRef) {
@@ -354,4 +356,64 @@ fn work_whose_queue_gets_more_checks_than_a_status_can_list_is_still_looked_afte
     c.settle();
     assert!(c.api.job("runs").view.suspended);
     assert_eq!(condition(&c.workload("waits"), "QuotaReserved"), "False");
+}
+
+#[test]
+fn a_check_that_a_queue_gets_later_stops_nothing_that_runs() {
+    let mut c = bed("3");
+    c.api.active_check("prov");
+    for name in ["a", "b"] {
+        c.api.add_job(job("team-a", name, "lq", 1, "1"));
+    }
+    c.api.add_pod(pod("alone", "lq", "1"));
+    c.settle();
+    c.api.run_pod("alone", "Running");
+    c.settle();
+    let checks = json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}});
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": checks}));
+    c.settle();
+    let runs = |c: &Cluster, name: &str| {
+        let w = c.workload(name);
+        let listed = &w.status.as_ref().unwrap().admission_checks;
+        assert_eq!(listed.iter().map(|check| &*check.name).collect::<Vec<_>>(), ["prov"]);
+        condition(&w, "Admitted") == "True" && !c.api.job(name).view.suspended
+    };
+    assert!(runs(&c, "a") && runs(&c, "b"));
+    let of_pods = |w: &sluice_api::v1beta2::Workload| condition(w, "Admitted") == "True";
+    assert!(c.api.workloads().iter().all(of_pods) && c.api.is_free("alone"));
+    let [a, b] = ["a", "b"].map(|name| Api::workload_ref(&c.workload(name)));
+    // Nor does a check that is asked again.
+    for state in ["Ready", "Pending"] {
+        answer(&mut c, &a, &json!({"state": state}));
+        assert!(runs(&c, "a"), "{state}");
+    }
+    assert_eq!((c.written(Purpose::Evict), c.notes("Stopped").len()), (0, 0));
+    // What it says counts.
+    answer(&mut c, &a, &json!({"state": "Retry", "message": "", "requeueAfterSeconds": 60}));
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/AdmissionCheck"));
+    answer(&mut c, &b, &json!({"state": "Rejected", "message": ""}));
+    assert_eq!(c.workload("b").spec.active, Some(false));
+    assert!(c.api.job("a").view.suspended && c.api.job("b").view.suspended);
+}
+
+#[test]
+fn an_answer_to_a_workload_that_was_deactivated_while_it_waited_counts_no_more_when_it_is_active() {
+    let (mut c, workload) = waiting();
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "Hold"}}));
+    c.settle();
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(reported(&w, "QuotaReserved"), "False/Deactivated: The workload is deactivated");
+    assert_eq!(reported(&w, "Requeued"), "False/Deactivated: The workload is deactivated");
+    answer(&mut c, &workload, &json!({"state": "Rejected", "message": "never"}));
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!((w.spec.active, condition(&w, "DeactivationTarget").as_str()), (Some(true), ""));
+    assert_eq!(reported(&w, "Requeued"), "True/Reactivated: The workload was reactivated");
+    c.api.edit(&queue, &json!({"spec": {"stopPolicy": "None"}}));
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "True");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::v1beta2::CheckState;
-use sluice_engine::{EngineConfig, ObjectRef, Purpose};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, reported};
@@ -57,8 +57,8 @@ fn a_job_that_moves_to_another_queue_and_resumes_at_once_does_not_run_on_its_for
     assert!(!c.api.job("a").view.suspended);
 }
 
-#[test]
-fn what_one_queue_approved_is_not_approved_for_another() {
+/// A job that waits for `nodes`, and has the `approval`, of its queue; `other` asks for an approval alone.
+fn approved() -> (Cluster, ObjectRef) {
     let mut c = cluster();
     for check in ["approval", "nodes"] {
         c.api.active_check(check);
@@ -73,18 +73,60 @@ fn what_one_queue_approved_is_not_approved_for_another() {
     c.api.add_job(job("team-a", "a", "lq", 1, "1"));
     c.settle();
     let workload = Api::workload_ref(&c.workload("a"));
-    let approve = |c: &mut Cluster| {
-        c.api.edit_status(&workload, |status| status["admissionChecks"][0]["state"] = json!("Ready"));
-        c.settle();
-    };
-    approve(&mut c);
-    c.api.edit_job("a", |job| job.view.queue_name = Some("other".to_owned()));
+    approve(&mut c, &workload);
+    (c, workload)
+}
+
+fn approve(c: &mut Cluster, workload: &ObjectRef) {
+    c.api.edit_status(workload, |status| status["admissionChecks"][0]["state"] = json!("Ready"));
     c.settle();
-    let status = c.workload("a").status.unwrap();
-    assert_eq!(status.admission.unwrap().cluster_queue, "other");
-    let found: Vec<_> = status.admission_checks.iter().map(|check| (&*check.name, check.state)).collect();
-    assert_eq!(found, [("approval", CheckState::Pending)]);
-    assert!(c.api.job("a").view.suspended);
-    approve(&mut c);
-    assert!(!c.api.job("a").view.suspended);
+}
+
+fn checks(c: &Cluster) -> Vec<(String, CheckState)> {
+    let checks = c.workload("a").status.unwrap().admission_checks;
+    checks.into_iter().map(|check| (check.name, check.state)).collect()
+}
+
+fn hold() -> (ObjectRef, serde_json::Value) {
+    (ObjectRef::cluster(Kind::ClusterQueue, "cq"), json!({"spec": {"stopPolicy": "Hold"}}))
+}
+
+#[test]
+fn what_one_queue_approved_is_not_approved_for_another() {
+    for before in ["", "its queue is held", "and approved late", "its LocalQueue is deleted"] {
+        let (mut c, workload) = approved();
+        let (queue, held) = hold();
+        let local = ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq");
+        match before {
+            "" => {}
+            "its LocalQueue is deleted" => c.api.delete(&local),
+            _ => c.api.edit(&queue, &held),
+        }
+        c.settle();
+        if before == "and approved late" {
+            approve(&mut c, &workload);
+        }
+        assert_eq!(condition(&c.workload("a"), "QuotaReserved") == "True", before.is_empty(), "{before}");
+        c.api.edit_job("a", |job| job.view.queue_name = Some("other".to_owned()));
+        c.settle();
+        let status = c.workload("a").status.unwrap();
+        assert_eq!(status.admission.unwrap().cluster_queue, "other", "{before}");
+        assert_eq!(checks(&c), [("approval".to_owned(), CheckState::Pending)], "{before}");
+        assert!(c.api.job("a").view.suspended, "{before}");
+        approve(&mut c, &workload);
+        assert!(!c.api.job("a").view.suspended, "{before}");
+    }
+}
+
+#[test]
+fn what_was_approved_before_a_queue_was_held_is_asked_again() {
+    let (mut c, _) = approved();
+    let (queue, held) = hold();
+    c.api.edit(&queue, &held);
+    c.settle();
+    let names = ["approval", "nodes"].map(str::to_owned);
+    assert_eq!(checks(&c), names.map(|name| (name, CheckState::Pending)));
+    let w = c.workload("a");
+    assert_eq!(reported(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is stopped");
+    assert_eq!(condition(&w, "Evicted"), "");
 }

@@ -2,7 +2,7 @@
 //! same: nothing is lost or done twice, and no quota leaks.
 
 use serde_json::json;
-use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WaitForPodsReady};
 
 use super::provisioning::{cluster, config, provider};
 use crate::model::build::job;
@@ -90,6 +90,34 @@ fn check_and_start() {
         assert_eq!(c.api.workloads().len(), 1, "{at}");
         no_quota_is_leaked(c, at);
     });
+}
+
+#[test]
+fn nothing_is_admitted_in_a_queue_that_was_stopped_while_none_led() {
+    for policy in ["Hold", "HoldAndDrain"] {
+        for local in [false, true] {
+            let mut c = Cluster::plain();
+            c.api.active_check("prov");
+            c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
+            c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+            c.settle();
+            let workload = Api::workload_ref(&c.workload("a"));
+            c.api.edit_status(&workload, |s| s["admissionChecks"][0]["state"] = json!("Ready"));
+            let (queue, name) = if local {
+                (ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq"), "LocalQueue lq")
+            } else {
+                (ObjectRef::cluster(Kind::ClusterQueue, "cq"), "ClusterQueue cq")
+            };
+            c.api.edit(&queue, &json!({"spec": {"stopPolicy": policy}}));
+            c.restart();
+            c.settle();
+            let w = c.workload("a");
+            let stopped = format!("False/Suspended: {name} is stopped");
+            assert_eq!(reported(&w, "QuotaReserved"), stopped, "{policy}");
+            assert!(c.api.job("a").view.suspended, "{policy} of {name}");
+            assert_eq!((c.written(Purpose::Admit), c.notes("Admitted").len()), (0, 0), "{policy} of {name}");
+        }
+    }
 }
 
 #[test]

@@ -79,6 +79,52 @@ fn a_job_that_its_user_deactivated_stays() {
     assert_eq!(c.api.jobs().count(), 1);
 }
 
+#[test]
+fn a_job_that_its_user_deactivates_after_it_was_resumed_stays() {
+    let mut c = keep(None, Some(60));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.advance(11);
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToRequeuingLimitExceeded"));
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": {"stopPolicy": "Hold"}}));
+    c.api.edit(&workload, &json!({"spec": {"active": true}}));
+    c.advance(100);
+    assert_eq!(reported(&c.workload("a"), "Requeued"), "True/Reactivated: The workload was reactivated");
+    for _ in 0..2 {
+        c.api.edit(&workload, &json!({"spec": {"active": false}}));
+        c.advance(10_000);
+        assert_eq!(reported(&c.workload("a"), "Evicted"), "True/Deactivated: The workload is deactivated");
+        assert_eq!(c.api.jobs().count(), 1);
+        c.restart();
+    }
+}
+
+#[test]
+fn the_retention_of_a_job_that_was_rejected_while_it_waited_begins_then() {
+    let mut c = keep(None, Some(60));
+    c.api.active_check("prov");
+    c.api.simple("3", &json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "prov"}]}}));
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    let workload = Api::workload_ref(&c.workload("a"));
+    let answer = |c: &mut Cluster, state: &str| {
+        c.api.edit_status(&workload, |status| status["admissionChecks"][0]["state"] = json!(state));
+        c.settle();
+    };
+    answer(&mut c, "Ready");
+    c.api.edit_job("a", |job| job.view.pods_ready = true);
+    let stop = json!({"spec": {"stopPolicy": "HoldAndDrain"}});
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &stop);
+    c.advance(3600);
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/ClusterQueueStopped"));
+    answer(&mut c, "Rejected");
+    assert!(reported(&c.workload("a"), "Evicted").starts_with("True/DeactivatedDueToAdmissionCheck"));
+    c.advance(30);
+    assert_eq!(c.api.jobs().count(), 1);
+    c.advance(60);
+    assert_eq!(c.api.jobs().count(), 0);
+}
+
 /// A Workload as a user created it, without a job.
 fn workload(name: &str, more: &serde_json::Value) -> serde_json::Value {
     let template = serde_json::to_value(crate::model::build::template("1")).unwrap();

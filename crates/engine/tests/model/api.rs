@@ -16,6 +16,7 @@ use sluice_jobs::pods::Member;
 use super::build::{place, read_places};
 use super::played::{Disobeys, start, stop};
 use super::pods::is_pod;
+use super::workloads::keep_co_owned;
 
 /// A job and its pods.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ pub struct Api {
     pub hurried: BTreeSet<Arc<str>>,
     /// The garbage collector takes its time.
     pub collector_rests: bool,
+    /// What another manager owns, too, in the statuses of Workloads: the types of conditions, and names of lists.
+    pub co_owned: Vec<&'static str>,
     /// Writes that start or stop a job are accepted, and change nothing.
     pub keeps_no_starts_and_stops: bool,
 }
@@ -407,6 +410,7 @@ impl Api {
                 let mut value = self.locked(reference, body)?;
                 let before = value.clone();
                 apply_status(&mut value["status"], &body["status"], field_manager);
+                keep_co_owned(&mut value["status"], &before["status"], &self.co_owned);
                 if value != before {
                     self.store(reference, value, false);
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_api::v1beta2;
 use sluice_engine::{Event, Kind};
 
@@ -67,4 +67,21 @@ pub(super) fn note(event: &Event) -> String {
         object.kind == Kind::Workload && hash.len() == 5 && hash.chars().all(|c| c.is_ascii_hexdigit())
     });
     format!("{}/{}: {}", object.kind.as_str(), hashed.map_or(&*object.name, |(name, _)| name), event.note)
+}
+
+/// Entries that another manager owns, too, stay although an apply leaves them out.
+pub(super) fn keep_co_owned(status: &mut Value, before: &Value, co_owned: &[&str]) {
+    for (list, key) in [("conditions", "type"), ("reclaimablePods", "name")] {
+        for entry in before[list].as_array().into_iter().flatten() {
+            let kept = co_owned.iter().any(|name| *name == list || entry[key] == **name);
+            let there = |all: &Vec<Value>| all.iter().any(|one| one[key] == entry[key]);
+            if !kept || status[list].as_array().is_some_and(there) {
+                continue;
+            }
+            match status[list].as_array_mut() {
+                Some(all) => all.push(entry.clone()),
+                None => status[list] = json!([entry]),
+            }
+        }
+    }
 }
