@@ -4,6 +4,8 @@ mod table;
 
 use std::fmt;
 
+use crate::text;
+
 pub use table::{ALWAYS_ON, Gate, REMOVED, Stage};
 
 /// Which gates are on.
@@ -127,7 +129,7 @@ impl Gates {
                 continue;
             };
             let (name, value) = (name.trim(), value.trim());
-            match parse_bool(value) {
+            match text::boolean(value) {
                 Some(value) => entries.push((name, value)),
                 None => errors.push(GateError::Value { gate: name.to_owned(), value: value.to_owned() }),
             }
@@ -213,15 +215,6 @@ impl Gates {
 
 const fn bit(gate: Gate) -> u128 {
     1 << gate as u8
-}
-
-/// The spellings that Kubernetes' flag parser takes.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
 }
 
 fn stage_wildcard(name: &str) -> Option<Stage> {

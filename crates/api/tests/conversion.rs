@@ -71,8 +71,7 @@ fn rules_of_the_same_check_are_joined() {
             {"name": "b", "onFlavors": ["g"]},
         ]}}}),
         json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [
-            {"name": "a"},
-            {"name": "b", "onFlavors": ["f", "g"]},
+            {"name": "a"}, {"name": "b", "onFlavors": ["f", "g"]},
         ]}}}),
     );
 }
@@ -80,10 +79,11 @@ fn rules_of_the_same_check_are_joined() {
 /// `kubectl apply` sends what changed in the manifest: the strategy that its first names became is still there.
 #[test]
 fn checks_by_name_replace_the_strategy() {
-    let mut queue = object("v1beta1", "ClusterQueue", json!({"spec": {"admissionChecksStrategy":
-        {"admissionChecks": [{"name": "a", "onFlavors": ["f"]}]}}}));
+    let rules = json!([{"name": "a", "onFlavors": ["f"]}]);
+    let spec = json!({"spec": {"admissionChecksStrategy": {"admissionChecks": rules}}});
+    let mut queue = object("v1beta1", "ClusterQueue", spec);
     for (names, stored) in [
-        (json!([]), json!([{"name": "a", "onFlavors": ["f"]}])),
+        (json!([]), rules),
         (json!(["a", "c", "c"]), json!([{"name": "a"}, {"name": "c"}])),
         (json!(["b"]), json!([{"name": "b"}])),
     ] {

@@ -99,12 +99,30 @@ fn removed_gates_are_warned_of() {
 fn each_gate_of_an_older_release_is_known() {
     for (release, gates) in [
         ("0.5", "QueueVisibility ProvisioningACC FlavorFungibility PartialAdmission"),
-        ("0.10", "MultiplePreemptions WorkloadResourceRequestsSummary AdmissionCheckValidationRules KeepQuotaForProvReqRetry"),
-        ("0.11", "TASProfileMostFreeCapacity TASProfileLeastFreeCapacity TASProfileMixed ExposeFlavorsInLocalQueue"),
-        ("0.14", "ManagedJobsNamespaceSelector LocalQueueDefaulting FlavorFungibilityImplicitPreferenceDefault SanitizePodSets"),
-        ("0.15", "MultiKueueAllowInsecureKubeconfigs PropagateBatchJobLabelsToWorkload DynamicResourceAllocation"),
-        ("0.16", "SkipFinalizersForPodsSuspendedByParent MultiKueueWaitForWorkloadAdmitted MultiKueueRedoAdmissionOnEvictionInWorker"),
-        ("0.17", "SchedulerLongRequeueInterval SchedulerTimestampPreemptionBuffer DRAExtendedResources HierarchicalCohorts"),
+        (
+            "0.10",
+            "MultiplePreemptions WorkloadResourceRequestsSummary AdmissionCheckValidationRules KeepQuotaForProvReqRetry",
+        ),
+        (
+            "0.11",
+            "TASProfileMostFreeCapacity TASProfileLeastFreeCapacity TASProfileMixed ExposeFlavorsInLocalQueue",
+        ),
+        (
+            "0.14",
+            "ManagedJobsNamespaceSelector LocalQueueDefaulting FlavorFungibilityImplicitPreferenceDefault SanitizePodSets",
+        ),
+        (
+            "0.15",
+            "MultiKueueAllowInsecureKubeconfigs PropagateBatchJobLabelsToWorkload DynamicResourceAllocation",
+        ),
+        (
+            "0.16",
+            "SkipFinalizersForPodsSuspendedByParent MultiKueueWaitForWorkloadAdmitted MultiKueueRedoAdmissionOnEvictionInWorker",
+        ),
+        (
+            "0.17",
+            "SchedulerLongRequeueInterval SchedulerTimestampPreemptionBuffer DRAExtendedResources HierarchicalCohorts",
+        ),
     ] {
         let set: Vec<_> = gates.split(' ').map(|gate| (gate, true)).collect();
         assert!(Gates::from_entries(set).is_ok(), "{release}");
