@@ -44,9 +44,10 @@ impl Template {
 }
 
 /// An update is checked only if it changes topology annotations: a job that runs with fewer pods than it asked for, or
-/// that was made before a rule existed, must still be written by controllers. Of some jobs workload `slices` are made.
+/// that was made before a rule existed, must still be written by controllers. Of some jobs workload `slices` are made; some
+/// are part of another job, which need not be queued.
 pub(super) fn check(
-    (kind, slices): (JobKind, bool),
+    (kind, slices, is_part): (JobKind, bool, bool),
     object: &Value,
     old: Option<&Value>,
     violations: &mut Violations,
@@ -55,8 +56,8 @@ pub(super) fn check(
     if !context.gates.enabled(Gate::TopologyAwareScheduling) {
         return;
     }
-    let templates = templates(kind, object, context);
-    if old.is_some_and(|old| requests(&self::templates(kind, old, context)) == requests(&templates)) {
+    let templates = templates(kind, object, is_part);
+    if old.is_some_and(|old| requests(&self::templates(kind, old, is_part)) == requests(&templates)) {
         return;
     }
     for template in &templates {
@@ -66,7 +67,7 @@ pub(super) fn check(
         }
     }
     // The other pod set of a group is in another part.
-    if !context.managed_owner {
+    if !is_part {
         groups(&templates, violations);
     }
 }
@@ -112,9 +113,9 @@ fn alone(template: &Template, violations: &mut Violations, context: &Context<'_>
     layers(template, violations, context);
 }
 
-fn templates(kind: JobKind, object: &Value, context: &Context<'_>) -> Vec<Template> {
+fn templates(kind: JobKind, object: &Value, is_part: bool) -> Vec<Template> {
     let groups = registry::of(kind).pod_groups(object);
-    let count = |count| Some(count).filter(|_| !context.managed_owner);
+    let count = |count| Some(count).filter(|_| !is_part);
     groups.iter().map(|group| Template::new(group.path(), &group.template, count(group.count()))).collect()
 }
 

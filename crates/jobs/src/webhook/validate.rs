@@ -52,7 +52,8 @@ pub fn validate(
         admission_gates(&meta, &mut violations);
     }
     let slices = super::is_elastic(kind, &meta, context);
-    topology::check((kind, slices), object, old, &mut violations, context);
+    let is_part = context.managed_owner || super::owner_kind(object, &BTreeSet::new()).is_some();
+    topology::check((kind, slices, is_part), object, old, &mut violations, context);
     let change = Change { object, meta: &meta, old: old.zip(before.as_ref()) };
     registry::of(kind).validate(&change, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }

@@ -238,6 +238,10 @@ fn a_part_of_a_job_has_some_of_the_pods_that_its_template_is_for() {
         let of_a_job = World { managed_owner: true, ..World::default() };
         must_say(&says(&of_a_job, JobKind::JOB, &part, None), "", &format!("{entries:?}"));
         let alone = says(&World::default(), JobKind::JOB, &part, None);
+        part["metadata"]["ownerReferences"] = json!([{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "name": "o", "uid": "u2", "controller": true}]);
+        let not_queued = says(&World::default(), JobKind::JOB, &part, None);
+        must_say(&not_queued, "", &format!("{entries:?} of a job that is not queued"));
         for wanted in
             ["must not be greater than pod set count", "can only define groups of exactly 2 pod sets"]
         {

@@ -85,7 +85,7 @@ pub fn with(mut object: Value, map: &str, key: &str, value: Option<&str>) -> Val
 type Entry = (&'static str, &'static str, Option<&'static str>);
 
 /// What is done to an object of any kind, and the answer: part of it, or nothing if it is accepted.
-const NEW: [(Entry, &str); 8] = [
+const NEW: [(Entry, &str); 13] = [
     (("labels", "queue-name", Some("main")), ""),
     (
         ("labels", "queue-name", Some("User_Queue")),
