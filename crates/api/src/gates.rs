@@ -4,7 +4,9 @@ mod table;
 
 use std::fmt;
 
-pub use table::{Gate, REMOVED, Stage};
+use crate::text;
+
+pub use table::{ALWAYS_ON, Gate, REMOVED, Stage};
 
 /// Which gates are on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub enum GateError {
 pub enum GateWarning {
     /// Kueue has removed the gate: it has no effect.
     Removed(&'static str),
+    /// Kueue has removed the gate, and what it switched off is always on.
+    AlwaysOn(&'static str),
     /// On by default, but switched off because a gate that it needs was switched off.
     SwitchedOff {
         /// The gate.
@@ -79,6 +83,9 @@ impl fmt::Display for GateWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Removed(name) => write!(f, "feature gate {name} was removed; it has no effect"),
+            Self::AlwaysOn(name) => {
+                write!(f, "feature gate {name} was removed: what it switches is always on")
+            }
             Self::SwitchedOff { gate, parent } => write!(
                 f,
                 "feature gate {} is off because {}, which it depends on, is disabled",
@@ -122,7 +129,7 @@ impl Gates {
                 continue;
             };
             let (name, value) = (name.trim(), value.trim());
-            match parse_bool(value) {
+            match text::boolean(value) {
                 Some(value) => entries.push((name, value)),
                 None => errors.push(GateError::Value { gate: name.to_owned(), value: value.to_owned() }),
             }
@@ -158,7 +165,12 @@ impl Gates {
             } else if let Some(stage) = stage_wildcard(name) {
                 stages.push((stage, on));
             } else if let Some(removed) = REMOVED.iter().find(|removed| **removed == name) {
-                warnings.push(GateWarning::Removed(removed));
+                let is_kept = !on && ALWAYS_ON.contains(removed);
+                warnings.push(if is_kept {
+                    GateWarning::AlwaysOn(removed)
+                } else {
+                    GateWarning::Removed(removed)
+                });
             } else {
                 errors.push(GateError::Unknown(name.to_owned()));
             }
@@ -203,15 +215,6 @@ impl Gates {
 
 const fn bit(gate: Gate) -> u128 {
     1 << gate as u8
-}
-
-/// The spellings that Kubernetes' flag parser takes.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
 }
 
 fn stage_wildcard(name: &str) -> Option<Stage> {

@@ -10,6 +10,7 @@ mod made;
 pub mod names;
 pub mod slim;
 pub mod status_apply;
+pub mod text;
 
 pub mod conversion;
 pub mod crds;

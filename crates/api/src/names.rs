@@ -9,7 +9,9 @@ use sha1::{Digest, Sha1};
 
 pub use containers::{containers_hash, dedupe_env, requests_hash};
 pub use role::role_hash;
-pub use syntax::{dns1123_label_error, dns1123_subdomain_error, label_value_error, qualified_name_error};
+pub use syntax::{
+    dns1123_label_error, dns1123_subdomain_error, domain_path_error, label_value_error, qualified_name_error,
+};
 pub use templates::{scheduling_hash, template_hash};
 
 /// Longest name of a Workload.

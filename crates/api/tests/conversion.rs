@@ -61,23 +61,37 @@ fn checks_come_back_as_strategy() {
 }
 
 #[test]
-fn checks_in_both_fields_are_joined_each_once() {
+fn rules_of_the_same_check_are_joined() {
     up(
         "ClusterQueue",
-        json!({"spec": {
-            "admissionChecks": ["a", "c", "c"],
-            "admissionChecksStrategy": {"admissionChecks": [
-                {"name": "a", "onFlavors": ["f"]},
-                {"name": "b", "onFlavors": ["f", "f"]},
-                {"name": "b", "onFlavors": ["g"]},
-            ]},
-        }}),
         json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [
+            {"name": "a", "onFlavors": ["f"]},
+            {"name": "b", "onFlavors": ["f", "f"]},
             {"name": "a"},
-            {"name": "b", "onFlavors": ["f", "g"]},
-            {"name": "c"},
+            {"name": "b", "onFlavors": ["g"]},
+        ]}}}),
+        json!({"spec": {"admissionChecksStrategy": {"admissionChecks": [
+            {"name": "a"}, {"name": "b", "onFlavors": ["f", "g"]},
         ]}}}),
     );
+}
+
+/// `kubectl apply` sends what changed in the manifest: the strategy that its first names became is still there.
+#[test]
+fn checks_by_name_replace_the_strategy() {
+    let rules = json!([{"name": "a", "onFlavors": ["f"]}]);
+    let spec = json!({"spec": {"admissionChecksStrategy": {"admissionChecks": rules}}});
+    let mut queue = object("v1beta1", "ClusterQueue", spec);
+    for (names, stored) in [
+        (json!([]), rules),
+        (json!(["a", "c", "c"]), json!([{"name": "a"}, {"name": "c"}])),
+        (json!(["b"]), json!([{"name": "b"}])),
+    ] {
+        queue["spec"]["admissionChecks"] = names;
+        convert(&mut queue, Version::V1beta2).unwrap();
+        assert_eq!(queue["spec"], json!({"admissionChecksStrategy": {"admissionChecks": stored}}));
+        convert(&mut queue, Version::V1beta1).unwrap();
+    }
 }
 
 #[test]

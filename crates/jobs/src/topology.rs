@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_api::job::JobPodSet;
-use sluice_api::labels;
 use sluice_api::v1beta2::{PodSetTopologyRequest, PodsetSliceRequiredTopologyConstraint};
+use sluice_api::{labels, text};
 
 use crate::object::int;
 
@@ -20,7 +20,7 @@ pub(crate) fn request(annotations: &BTreeMap<String, String>) -> Option<Box<PodS
         request.preferred = Some(level);
     } else {
         request.unconstrained =
-            get(labels::POD_SET_UNCONSTRAINED_TOPOLOGY).and_then(|text| text.parse().ok());
+            get(labels::POD_SET_UNCONSTRAINED_TOPOLOGY).and_then(|value| text::boolean(&value));
     }
     let size = get(labels::POD_SET_SLICE_SIZE).and_then(|text| text.parse().ok());
     if let Some((level, size)) = get(labels::POD_SET_SLICE_REQUIRED_TOPOLOGY).zip(size) {
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(required.required.as_deref(), Some("block"));
         assert_eq!(required.pod_set_group_name.as_deref(), Some("g"));
         assert_eq!(asked(&[("podset-preferred-topology", "rack")]).preferred.as_deref(), Some("rack"));
-        for (text, value) in [("true", Some(true)), ("false", Some(false)), ("x", None)] {
+        for (text, value) in [("true", Some(true)), ("False", Some(false)), ("1", Some(true)), ("x", None)] {
             assert_eq!(asked(&[("podset-unconstrained-topology", text), group]).unconstrained, value);
         }
         let slices = asked(&[("podset-slice-required-topology", "rack"), ("podset-slice-size", "4")]);

@@ -51,6 +51,7 @@ async fn rules_hold_through_the_webhooks_and_no_others_are_held_up_without_them(
     ];
     mutations(&plane, true).await;
     the_older_version_obeys_the_same_rules(&plane).await;
+    a_check_that_an_older_manifest_replaces_is_gone(&plane).await;
     manager.stop().await.unwrap();
 
     without_the_manager(&plane).await;
@@ -141,6 +142,21 @@ async fn the_older_version_obeys_the_same_rules(plane: &ControlPlane) {
     );
     let refused = created(plane, &queue(on("g"))).await;
     assert!(!refused.success && refused.stderr.contains("onFlavors[0]: Invalid value: \"g\""), "{refused:?}");
+}
+
+/// `kubectl apply` sends only what changed in a manifest, and v1beta1 returns the names of before as a strategy.
+async fn a_check_that_an_older_manifest_replaces_is_gone(plane: &ControlPlane) {
+    for names in [json!(["a"]), json!(["b"]), json!(["b", "c"])] {
+        let queue = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "replaced"},
+            "spec": {"admissionChecks": names},
+        });
+        apply(plane, &queue.to_string()).await.unwrap();
+        let get = ["get", "clusterqueues.v1beta2.kueue.x-k8s.io", "replaced", "-o", "json"];
+        let stored: Value = serde_json::from_str(&kubectl::kubectl(plane, &get).await.unwrap()).unwrap();
+        let rules = stored["spec"]["admissionChecksStrategy"]["admissionChecks"].as_array().unwrap();
+        assert_eq!(rules.iter().map(|rule| rule["name"].clone()).collect::<Value>(), names);
+    }
 }
 
 /// What the webhooks leave alone: jobs without a queue name, pods, everything in system namespaces.

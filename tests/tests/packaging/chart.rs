@@ -438,7 +438,7 @@ fn the_chart_knows_the_gates_that_the_manager_knows() {
         );
         render(&[&text])
     };
-    for name in ["PartialAdmission", "AllAlpha", "AllBeta"] {
+    for name in ["PartialAdmission", "LocalQueueDefaulting", "AllAlpha", "AllBeta"] {
         let both = [set(name), configured(name)];
         assert!(both.iter().all(Result::is_ok), "{name}: {both:?}");
     }

@@ -47,6 +47,8 @@ fn policies_up(spec: &mut Object) {
 
 /// One list of rules, each check once: names become rules for all flavors, rules of the same check are joined, and a strategy without rules, which
 /// v1beta2 does not allow, is removed.
+///
+/// Names replace the strategy: it is where they came back from the last time, and clients that merge their manifest into what is stored send both.
 fn checks_up(spec: &mut Object) {
     let names = match spec.remove("admissionChecks") {
         Some(Value::Array(names)) => names,
@@ -65,13 +67,11 @@ fn checks_up(spec: &mut Object) {
         }
     };
     let for_all: Vec<Value> = names.into_iter().map(|name| json!({"name": name})).collect();
+    let of_strategy = strategy.get("admissionChecks").and_then(Value::as_array);
+    let names = Some(for_all.as_slice()).filter(|names| !names.is_empty());
+    let listed = names.or(of_strategy.map(Vec::as_slice)).unwrap_or_default();
     let mut rules = Rules::default();
-    if let Some(Value::Array(listed)) = strategy.get("admissionChecks") {
-        for rule in listed {
-            rules.join(rule);
-        }
-    }
-    for rule in &for_all {
+    for rule in listed {
         rules.join(rule);
     }
     let rules = rules.written();

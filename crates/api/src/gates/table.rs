@@ -160,18 +160,51 @@ gates! {
     TASKeepWholeDomains: Alpha, false, "0.19", [], "of equal domains take the one that leaves larger domains whole";
 }
 
-/// Gates that Kueue has removed since; older configurations still name them (docs/reference/02-feature-gates.md). They are accepted with a
-/// warning and have no effect.
+/// Gates that Kueue has removed since its release 0.5; older configurations still name them (docs/reference/02-feature-gates.md). They are accepted
+/// with a warning and have no effect.
 pub const REMOVED: &[&str] = &[
+    "AdmissionCheckValidationRules",
     "ConfigurableResourceTransformations",
+    "DRAExtendedResources",
     "DynamicResourceAllocation",
+    "ExposeFlavorsInLocalQueue",
     "FlavorFungibilityImplicitPreferenceDefault",
     "HierarchicalCohorts",
+    "KeepQuotaForProvReqRetry",
     "LendingLimit",
+    "LocalQueueDefaulting",
     "ManagedJobsNamespaceSelector",
+    "MultiKueueAllowInsecureKubeconfigs",
     "MultiKueueBatchJobWithManagedBy",
+    "MultiKueueRedoAdmissionOnEvictionInWorker",
+    "MultiKueueWaitForWorkloadAdmitted",
+    "MultiplePreemptions",
     "ObjectRetentionPolicies",
+    "PropagateBatchJobLabelsToWorkload",
+    "ProvisioningACC",
+    "QueueVisibility",
+    "SanitizePodSets",
+    "SchedulerLongRequeueInterval",
+    "SchedulerTimestampPreemptionBuffer",
+    "SkipFinalizersForPodsSuspendedByParent",
     "TASProfileLeastFreeCapacity",
+    "TASProfileMostFreeCapacity",
+    "WorkloadResourceRequestsSummary",
+];
+
+/// Those of them whose capability stayed: it is always on.
+pub const ALWAYS_ON: &[&str] = &[
+    "ConfigurableResourceTransformations",
+    "HierarchicalCohorts",
+    "LendingLimit",
+    "LocalQueueDefaulting",
+    "ManagedJobsNamespaceSelector",
+    "MultiplePreemptions",
+    "ObjectRetentionPolicies",
+    "PropagateBatchJobLabelsToWorkload",
+    "ProvisioningACC",
+    "SanitizePodSets",
+    "SkipFinalizersForPodsSuspendedByParent",
     "WorkloadResourceRequestsSummary",
 ];
 

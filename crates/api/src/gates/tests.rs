@@ -81,12 +81,52 @@ fn a_locked_gate_may_be_set_to_what_it_is() {
 #[test]
 fn removed_gates_are_warned_of() {
     assert_eq!(
-        warnings("LendingLimit=true,HierarchicalCohorts=false"),
+        warnings("LendingLimit=true,HierarchicalCohorts=false,QueueVisibility=false"),
         [
             "feature gate LendingLimit was removed; it has no effect",
-            "feature gate HierarchicalCohorts was removed; it has no effect",
+            "feature gate HierarchicalCohorts was removed: what it switches is always on",
+            "feature gate QueueVisibility was removed; it has no effect",
         ]
     );
+    let (_, warnings) = Gates::from_entries([("LocalQueueDefaulting", true)]).unwrap();
+    assert_eq!(warnings, [GateWarning::Removed("LocalQueueDefaulting")]);
+    assert!(REMOVED.is_sorted() && ALWAYS_ON.iter().all(|name| REMOVED.contains(name)));
+    assert!(REMOVED.iter().all(|name| Gate::from_name(name).is_none()));
+}
+
+/// Of the gates that a configuration of Kueue 0.5 to 0.19 may name, none keeps the manager from starting.
+#[test]
+fn each_gate_of_an_older_release_is_known() {
+    for (release, gates) in [
+        ("0.5", "QueueVisibility ProvisioningACC FlavorFungibility PartialAdmission"),
+        (
+            "0.10",
+            "MultiplePreemptions WorkloadResourceRequestsSummary AdmissionCheckValidationRules KeepQuotaForProvReqRetry",
+        ),
+        (
+            "0.11",
+            "TASProfileMostFreeCapacity TASProfileLeastFreeCapacity TASProfileMixed ExposeFlavorsInLocalQueue",
+        ),
+        (
+            "0.14",
+            "ManagedJobsNamespaceSelector LocalQueueDefaulting FlavorFungibilityImplicitPreferenceDefault SanitizePodSets",
+        ),
+        (
+            "0.15",
+            "MultiKueueAllowInsecureKubeconfigs PropagateBatchJobLabelsToWorkload DynamicResourceAllocation",
+        ),
+        (
+            "0.16",
+            "SkipFinalizersForPodsSuspendedByParent MultiKueueWaitForWorkloadAdmitted MultiKueueRedoAdmissionOnEvictionInWorker",
+        ),
+        (
+            "0.17",
+            "SchedulerLongRequeueInterval SchedulerTimestampPreemptionBuffer DRAExtendedResources HierarchicalCohorts",
+        ),
+    ] {
+        let set: Vec<_> = gates.split(' ').map(|gate| (gate, true)).collect();
+        assert!(Gates::from_entries(set).is_ok(), "{release}");
+    }
 }
 
 #[test]

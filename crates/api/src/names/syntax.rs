@@ -12,6 +12,7 @@ const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-',
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
 /// The error of a DNS-1123 subdomain: the form of most object names.
 pub fn dns1123_subdomain_error(name: &str) -> Option<String> {
@@ -55,6 +56,17 @@ pub fn qualified_name_error(key: &str) -> Option<String> {
         return Some("name part must be no more than 63 characters".to_owned());
     }
     (!word(name)).then(|| QUALIFIED.to_owned())
+}
+
+/// The error of a path below a domain, such as `example.com/a/b`.
+pub fn domain_path_error(path: &str) -> Option<String> {
+    let Some((domain, path)) =
+        path.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())
+    else {
+        return Some("must be a domain-prefixed path (such as \"acme.io/foo\")".to_owned());
+    };
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    dns1123_subdomain_error(domain).or_else(|| (!path.bytes().all(legal)).then(|| PATH.to_owned()))
 }
 
 /// The error of the value of a label.
@@ -105,6 +117,16 @@ mod tests {
         }
         for bad in ["", "/a", "a/", "a/b/c", "Example/a", "-a", "a-", &"a".repeat(64)] {
             assert!(qualified_name_error(bad).is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_below_a_domain_may_have_more_slashes() {
+        for good in ["example.com/a", "a/b", "example.com/team/approval", "example.com/~a:b%20c/", "a.io//"] {
+            assert_eq!(domain_path_error(good), None, "{good}");
+        }
+        for bad in ["", "a", "/a", "a/", "Example/a", "a b/c", "a/b c", "a/b?c", "a/ä"] {
+            assert!(domain_path_error(bad).is_some(), "{bad}");
         }
     }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::FieldError;
 use super::workload::{annotation, is_elastic, is_reserved};
 use crate::gates::{Gate, Gates};
-use crate::labels;
 use crate::v1beta2::{
     Admission, AdmissionCheckState, CheckState, PodSet, ReclaimablePod, Workload, WorkloadStatus,
 };
+use crate::{labels, text};
 
 pub(super) fn check_update(new: &Workload, old: &Workload, gates: Gates, errors: &mut Vec<FieldError>) {
     let elastic = is_elastic(new, gates);
@@ -50,7 +50,7 @@ fn check_pod_sets(new: &Workload, old: &Workload, elastic: bool, errors: &mut Ve
 fn check_gated_by(new: &Workload, old: &Workload, errors: &mut Vec<FieldError>) {
     let listed = |workload| -> BTreeSet<&str> {
         let list = annotation(workload, labels::ADMISSION_GATED_BY).unwrap_or_default();
-        list.split(',').map(str::trim).filter(|gate| !gate.is_empty()).collect()
+        text::listed(list).filter(|gate| !gate.is_empty()).collect()
     };
     let before = listed(old);
     for gate in listed(new).difference(&before) {

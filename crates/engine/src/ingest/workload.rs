@@ -188,7 +188,7 @@ pub(crate) fn preemption_gated(object: &slim::Workload, status: &WorkloadStatus)
 /// The admission gates that hold the workload back (docs/reference/06-algorithm.md 6.19).
 pub(crate) fn admission_gates<'a>(object: &'a slim::Workload, config: &EngineConfig) -> Option<&'a str> {
     let annotation = object.metadata.annotations.as_ref().and_then(|a| a.get(labels::ADMISSION_GATED_BY));
-    annotation.map(String::as_str).filter(|v| !v.is_empty() && config.on(Gate::AdmissionGatedBy))
+    annotation.map(String::as_str).filter(|v| !v.trim().is_empty() && config.on(Gate::AdmissionGatedBy))
 }
 
 /// Whether quota is reserved.

@@ -51,6 +51,17 @@ fn an_admission_gate_holds_a_job_back_until_its_owner_lifts_it() {
     assert!(updates.last().is_some_and(|n| n.ends_with("AdmissionGatedBy to \"\"")), "{updates:?}");
 }
 
+#[test]
+fn a_blank_list_of_admission_gates_holds_no_job_back() {
+    let mut c = with(EngineConfig::default());
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    view.admission_gated_by = Some(" ".to_owned());
+    c.api.add_job(view);
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    assert_eq!(c.notes("AdmissionGated"), Vec::<String>::new());
+}
+
 /// A Workload that exists before its job.
 pub fn prebuilt(c: &mut Cluster, name: &str, count: i32) {
     let template = serde_json::to_value(template("1")).unwrap();

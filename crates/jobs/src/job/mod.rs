@@ -5,6 +5,7 @@ mod descriptor;
 mod rules;
 mod spare;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
 use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
-use sluice_api::labels;
+use sluice_api::{labels, text};
 
 use crate::adapter::{Adapter, Change, Schema, State};
 use crate::bulk::{LARGE_SELECTOR, is_large_selector};
@@ -272,8 +273,13 @@ pub(crate) fn min_parallelism(view: &JobView) -> Option<i32> {
 
 /// Whether a start with fewer pods sets the completions, too: the user wants that, and the API server lets both change together.
 fn completions_follow(view: &JobView) -> bool {
-    let wanted = view.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM);
-    view.completions_equal && wanted.is_some_and(|value| value == "true")
+    view.completions_equal && wants_equal_completions(&view.annotations)
+}
+
+/// The annotation `job-completions-equal-parallelism`.
+fn wants_equal_completions(annotations: &BTreeMap<String, String>) -> bool {
+    let wanted = annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM);
+    wanted.is_some_and(|value| text::boolean(value) == Some(true))
 }
 
 /// The one patch that starts a Job: templates, counts, `suspend: false`.

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 use sluice_api::gates::Gate;
-use sluice_api::labels;
+use sluice_api::{labels, text};
 
+use super::wants_equal_completions;
 use crate::adapter::Change;
 use crate::bulk::{LARGE_SELECTOR, is_large_selector};
-use crate::object::int;
+use crate::object::{int, pods_of_job_spec};
 use crate::review::{Context, Meta, Violations, annotation_path};
 
 /// The selector of a job whose user wrote it: each new pod of the namespace is compared with it.
@@ -38,13 +39,13 @@ pub(super) fn always(change: &Change<'_>, violations: &mut Violations, context: 
     if unchanged || !meta.suspended || !context.gates.enabled(Gate::PartialAdmission) {
         return;
     }
-    let parallelism = int(&spec["parallelism"]).unwrap_or(1);
+    let (parallelism, pods) = (int(&spec["parallelism"]).unwrap_or(1), pods_of_job_spec(spec));
     if let Some(text) = meta.annotations.get(labels::JOB_MIN_PARALLELISM) {
         let path = annotation_path(labels::JOB_MIN_PARALLELISM);
         match text.parse::<i32>() {
             Err(_) => violations.invalid(&path, text, "must be an integer"),
-            Ok(least) if least < 1 || least >= parallelism => {
-                let message = format!("should be between 1 and {}", parallelism.saturating_sub(1).max(0));
+            Ok(least) if least < 1 || least >= pods => {
+                let message = format!("should be between 1 and {}", pods.saturating_sub(1).max(0));
                 violations.invalid(&path, text, &message);
             }
             Ok(_) => {}
@@ -52,8 +53,8 @@ pub(super) fn always(change: &Change<'_>, violations: &mut Violations, context: 
     }
     if let Some(text) = meta.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM) {
         let path = annotation_path(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM);
-        match text.as_str() {
-            "true" => {
+        match text::boolean(text) {
+            Some(true) => {
                 if spec["completionMode"] != "Indexed" {
                     violations.invalid(&path, text, "should not be enabled for NonIndexed jobs");
                 }
@@ -65,8 +66,8 @@ pub(super) fn always(change: &Change<'_>, violations: &mut Violations, context: 
                     );
                 }
             }
-            "false" => {}
-            _ => violations.invalid(&path, text, "must be true or false"),
+            Some(false) => {}
+            None => violations.invalid(&path, text, "must be true or false"),
         }
     }
 }
@@ -81,10 +82,7 @@ pub(super) fn on_update(change: &Change<'_>, violations: &mut Violations, contex
     if !context.gates.enabled(Gate::PartialAdmission) || before.suspended && !is_stopping {
         return;
     }
-    let follows = |meta: &Meta| {
-        let text = meta.annotations.get(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM);
-        text.is_some_and(|text| text == "true")
-    };
+    let follows = |meta: &Meta| wants_equal_completions(&meta.annotations);
     let least = |meta: &Meta| meta.annotations.get(labels::JOB_MIN_PARALLELISM).cloned();
     for (key, changed) in [
         (labels::JOB_MIN_PARALLELISM, least(before) != least(after)),

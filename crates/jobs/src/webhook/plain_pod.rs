@@ -154,7 +154,7 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     // The pod of a job is one of many that its template is for; their number was checked with the job.
     let of_itself =
         pod["metadata"]["labels"][labels::MANAGED].is_string() || suspending_parent(pod).is_some();
-    let count = if of_itself { total_count(&pod["metadata"]).unwrap_or(1) } else { i32::MAX };
+    let count = of_itself.then(|| total_count(&pod["metadata"]).unwrap_or(1));
     topology::check_pod((pod, count), old, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
 }

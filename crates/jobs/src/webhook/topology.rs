@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
-use sluice_api::{labels, names};
+use sluice_api::{labels, names, text};
 
 use crate::object::{int, string_map};
 use crate::registry;
@@ -15,11 +15,12 @@ use crate::review::{Context, Violations};
 struct Template {
     path: String,
     annotations: BTreeMap<String, String>,
-    count: i32,
+    /// None for a part of a job: it has some of the pods of a template that was checked with the job.
+    count: Option<i32>,
 }
 
 impl Template {
-    fn new(path: String, template: &Value, count: i32) -> Self {
+    fn new(path: String, template: &Value, count: Option<i32>) -> Self {
         Self { path, annotations: string_map(&template["metadata"]["annotations"]), count }
     }
 
@@ -43,9 +44,10 @@ impl Template {
 }
 
 /// An update is checked only if it changes topology annotations: a job that runs with fewer pods than it asked for, or
-/// that was made before a rule existed, must still be written by controllers. Of some jobs workload `slices` are made.
+/// that was made before a rule existed, must still be written by controllers. Of some jobs workload `slices` are made; some
+/// are part of another job, which need not be queued.
 pub(super) fn check(
-    (kind, slices): (JobKind, bool),
+    (kind, slices, is_part): (JobKind, bool, bool),
     object: &Value,
     old: Option<&Value>,
     violations: &mut Violations,
@@ -54,8 +56,8 @@ pub(super) fn check(
     if !context.gates.enabled(Gate::TopologyAwareScheduling) {
         return;
     }
-    let templates = templates(kind, object);
-    if old.is_some_and(|old| requests(&self::templates(kind, old)) == requests(&templates)) {
+    let templates = templates(kind, object, is_part);
+    if old.is_some_and(|old| requests(&self::templates(kind, old, is_part)) == requests(&templates)) {
         return;
     }
     for template in &templates {
@@ -64,7 +66,10 @@ pub(super) fn check(
             without_slices(template, violations);
         }
     }
-    groups(&templates, violations);
+    // The other pod set of a group is in another part.
+    if !is_part {
+        groups(&templates, violations);
+    }
 }
 
 /// The pods of a job that changes its size while it runs are not placed together.
@@ -77,9 +82,9 @@ fn without_slices(template: &Template, violations: &mut Violations) {
     }
 }
 
-/// The same for a pod; `count` is the number of pods in its group.
+/// The same for a pod; `count` is the number of pods in its group, none for a pod of a job.
 pub(super) fn check_pod(
-    (pod, count): (&Value, i32),
+    (pod, count): (&Value, Option<i32>),
     old: Option<&Value>,
     violations: &mut Violations,
     context: &Context<'_>,
@@ -105,14 +110,13 @@ fn requests(templates: &[Template]) -> Vec<Vec<(String, String)>> {
 fn alone(template: &Template, violations: &mut Violations, context: &Context<'_>) {
     one_request(template, violations);
     slices(template, violations);
-    if context.gates.enabled(Gate::TASMultiLayerTopology) {
-        constraints(template, violations);
-    }
+    layers(template, violations, context);
 }
 
-fn templates(kind: JobKind, object: &Value) -> Vec<Template> {
+fn templates(kind: JobKind, object: &Value, is_part: bool) -> Vec<Template> {
     let groups = registry::of(kind).pod_groups(object);
-    groups.iter().map(|group| Template::new(group.path(), &group.template, group.count())).collect()
+    let count = |count| Some(count).filter(|_| !is_part);
+    groups.iter().map(|group| Template::new(group.path(), &group.template, count(group.count()))).collect()
 }
 
 /// At most one of required, preferred and unconstrained, each with a legal value.
@@ -131,8 +135,8 @@ fn one_request(template: &Template, violations: &mut Violations) {
         level(template, key, violations);
     }
     let unconstrained = template.get(keys[2]);
-    if let Some(text) = unconstrained.filter(|text| !matches!(*text, "true" | "false")) {
-        violations.invalid(&template.path(keys[2]), text, "must be true or false");
+    if let Some(value) = unconstrained.filter(|value| text::boolean(value).is_none()) {
+        violations.invalid(&template.path(keys[2]), value, "must be true or false");
     }
 }
 
@@ -163,43 +167,70 @@ fn slices(template: &Template, violations: &mut Violations) {
         Ok(size) if size < 1 => {
             violations.invalid(&template.path(size_key), text, "must be greater than or equal to 1");
         }
-        Ok(size) if size > template.count => {
-            let message = format!("must not be greater than pod set count {}", template.count);
-            violations.invalid(&template.path(size_key), text, &message);
-        }
-        Ok(_) => {}
+        Ok(size) => no_larger_than_the_pod_set(template, size_key, size, violations),
     }
 }
 
-/// Up to three layers, each with a level of its own and a size that divides that of the layer before.
-fn constraints(template: &Template, violations: &mut Violations) {
+fn no_larger_than_the_pod_set(template: &Template, key: &str, size: i32, violations: &mut Violations) {
+    if let Some(count) = template.count.filter(|count| size > *count) {
+        let message = format!("must not be greater than pod set count {count}");
+        violations.invalid(&template.path(key), &size.to_string(), &message);
+    }
+}
+
+/// The annotation with several layers of slices.
+fn layers(template: &Template, violations: &mut Violations, context: &Context<'_>) {
     let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
     let Some(text) = template.get(key) else { return };
     let path = template.path(key);
+    // The job of a part may be older than these rules: the part is still made.
+    let is_part = template.count.is_none();
+    let gate = Gate::TASMultiLayerTopology;
+    if !context.gates.enabled(gate) {
+        if !is_part {
+            let message = format!("the feature gate {} must be enabled to use this annotation", gate.name());
+            violations.forbidden(&path, &message);
+        }
+        return;
+    }
+    for other in [labels::POD_SET_SLICE_REQUIRED_TOPOLOGY, labels::POD_SET_SLICE_SIZE] {
+        if !is_part && template.get(other).is_some() {
+            violations.forbidden(&path, &format!("may not be set when {other} is specified"));
+        }
+    }
+    constraints(template, (&path, text), violations);
+}
+
+/// Up to three layers, each with a level of its own and a size that divides that of the layer before.
+fn constraints(template: &Template, (path, text): (&str, &str), violations: &mut Violations) {
+    let key = labels::POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS;
     let Ok(Value::Array(layers)) = serde_json::from_str(text) else {
-        return violations.invalid(&path, text, "must be a JSON list of objects with topology and size");
+        return violations.invalid(path, text, "must be a JSON list of objects with topology and size");
     };
     if !(1..=3).contains(&layers.len()) {
-        violations.invalid(&path, text, "must have 1 to 3 layers");
+        violations.invalid(path, text, "must have 1 to 3 layers");
+    }
+    if let Some(size) = layers.first().and_then(|layer| int(&layer["size"])) {
+        no_larger_than_the_pod_set(template, key, size, violations);
     }
     let mut seen = BTreeSet::new();
     let mut outer: Option<i32> = None;
     for layer in &layers {
         let (Some(level), Some(size)) = (layer["topology"].as_str(), int(&layer["size"])) else {
-            violations.invalid(&path, &layer.to_string(), "must have a topology and a size");
+            violations.invalid(path, &layer.to_string(), "must have a topology and a size");
             continue;
         };
         if let Some(error) = names::qualified_name_error(level) {
-            violations.invalid(&path, level, &error);
+            violations.invalid(path, level, &error);
         }
         if !seen.insert(level) {
-            violations.invalid(&path, level, "must not be in more than one layer");
+            violations.invalid(path, level, "must not be in more than one layer");
         }
         if size < 1 {
-            violations.invalid(&path, &size.to_string(), "must be greater than or equal to 1");
+            violations.invalid(path, &size.to_string(), "must be greater than or equal to 1");
         } else if let Some(outer) = outer.filter(|outer| outer % size != 0) {
             let message = format!("must divide the size of the layer before, {outer}");
-            violations.invalid(&path, &size.to_string(), &message);
+            violations.invalid(path, &size.to_string(), &message);
         }
         outer = Some(size).filter(|size| *size > 0);
     }
@@ -226,7 +257,7 @@ fn groups(templates: &[Template], violations: &mut Violations) {
             violations.invalid(&members[0].path(key), name, &message);
             continue;
         };
-        if first.count != 1 && second.count != 1 {
+        if first.count != Some(1) && second.count != Some(1) {
             violations.invalid(
                 &first.path(key),
                 name,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use sluice_api::gates::Gate;
 use sluice_api::job::JobKind;
-use sluice_api::{labels, names};
+use sluice_api::{labels, names, text};
 
 use super::{bounds, meta, topology};
 use crate::adapter::Change;
@@ -52,7 +52,8 @@ pub fn validate(
         admission_gates(&meta, &mut violations);
     }
     let slices = super::is_elastic(kind, &meta, context);
-    topology::check((kind, slices), object, old, &mut violations, context);
+    let is_part = context.managed_owner || super::owner_kind(object, &BTreeSet::new()).is_some();
+    topology::check((kind, slices, is_part), object, old, &mut violations, context);
     let change = Change { object, meta: &meta, old: old.zip(before.as_ref()) };
     registry::of(kind).validate(&change, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
@@ -98,18 +99,21 @@ pub(super) fn always(
     }
 }
 
-/// The entries of `admission-gated-by` are unique names with a domain.
+/// The longest entry of `admission-gated-by`, in bytes.
+const LONGEST_GATE: usize = 63;
+
+/// The entries of `admission-gated-by` are unique paths below a domain.
 pub(super) fn admission_gates(meta: &Meta, violations: &mut Violations) {
     let Some(text) = meta.annotation(labels::ADMISSION_GATED_BY) else { return };
     let path = annotation_path(labels::ADMISSION_GATED_BY);
     let mut seen = BTreeSet::new();
-    for gate in text.split(',') {
-        if let Some(error) = names::qualified_name_error(gate) {
+    for gate in text::listed(text) {
+        if let Some(error) = names::domain_path_error(gate) {
             violations.invalid(&path, gate, &error);
-        } else if !gate.contains('/') {
-            violations.invalid(&path, gate, "must be a domain-prefixed name, such as example.com/gate");
         } else if !seen.insert(gate) {
             violations.add(&path, format!("Duplicate value: {gate:?}"));
+        } else if gate.len() > LONGEST_GATE {
+            violations.add(&path, format!("Too long: may not be more than {LONGEST_GATE} bytes"));
         }
     }
 }
@@ -138,7 +142,7 @@ pub(super) fn on_update(old: &Meta, new: &Meta, violations: &mut Violations, con
     if context.gates.enabled(Gate::AdmissionGatedBy) {
         let entries = |meta: &Meta| -> BTreeSet<String> {
             let text = meta.annotation(labels::ADMISSION_GATED_BY).unwrap_or_default();
-            text.split(',').filter(|gate| !gate.is_empty()).map(str::to_owned).collect()
+            text::listed(text).filter(|gate| !gate.is_empty()).map(str::to_owned).collect()
         };
         let (before, after) = (entries(old), entries(new));
         for gate in after.difference(&before) {

@@ -2,7 +2,9 @@
 //! template.
 
 use serde_json::{Value, json};
+use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::JobKind;
+use sluice_jobs::webhook::validate;
 use sluice_jobs::{Patch, pod_groups, supports_slices, suspend_path};
 
 use crate::rules_of_all::{PREFIX, must_say, running, says, waiting, with, written};
@@ -60,7 +62,7 @@ fn all_that_is_wrong_with_a_new_object_is_said_in_the_order_of_the_contract() {
             ));
         }
         wanted.push(
-            "metadata.annotations[kueue.x-k8s.io/admission-gated-by]: Invalid value: \"gate\": must be a domain-prefixed name"
+            "metadata.annotations[kueue.x-k8s.io/admission-gated-by]: Invalid value: \"gate\": must be a domain-prefixed path"
                 .to_owned(),
         );
         if let Some((pointer, _)) = templates(kind, &object).first() {
@@ -132,7 +134,7 @@ fn what_is_filled_in_is_written_in_the_order_of_the_contract() {
 /// Annotations of a template, and what is said of them; `N` is one more than the pods that it has.
 type Topology = (&'static [(&'static str, &'static str)], &'static str);
 
-const TOPOLOGIES: [Topology; 9] = [
+const TOPOLOGIES: [Topology; 11] = [
     (
         &[("required-topology", "a"), ("preferred-topology", "b")],
         "annotations: Invalid value: \"kueue.x-k8s.io/podset-required-topology, kueue.x-k8s.io/podset-preferred-topology\": must not contain more than one topology annotation",
@@ -172,6 +174,21 @@ const TOPOLOGIES: [Topology; 9] = [
         &[("slice-required-topology-constraints", r#"[{"topology":"a","size":0}]"#)],
         "Invalid value: \"0\": must be greater than or equal to 1",
     ),
+    (
+        &[(
+            "slice-required-topology-constraints",
+            r#"[{"topology":"a","size":N},{"topology":"b","size":1}]"#,
+        )],
+        "[kueue.x-k8s.io/podset-slice-required-topology-constraints]: Invalid value: \"N\": must not be greater than pod set count",
+    ),
+    (
+        &[
+            ("slice-required-topology", "r"),
+            ("slice-size", "1"),
+            ("slice-required-topology-constraints", r#"[{"topology":"a","size":1}]"#),
+        ],
+        "Forbidden: may not be set when kueue.x-k8s.io/podset-slice-size is specified",
+    ),
 ];
 
 #[test]
@@ -189,10 +206,9 @@ fn each_template_of_any_kind_is_held_against_the_rules_of_topologies() {
             let path = path.trim_start_matches('.');
             let more = (count + 1).to_string();
             for (entries, wanted) in TOPOLOGIES {
-                let entries: Vec<_> = entries
-                    .iter()
-                    .map(|(key, value)| (*key, if *value == "N" { more.as_str() } else { *value }))
-                    .collect();
+                let entries: Vec<_> =
+                    entries.iter().map(|(key, value)| (*key, value.replace('N', &more))).collect();
+                let entries: Vec<_> = entries.iter().map(|(key, value)| (*key, value.as_str())).collect();
                 let mut object = object.clone();
                 annotate(&mut object, &pointer, &entries);
                 let said = says(&world, kind, &object, None);
@@ -206,6 +222,51 @@ fn each_template_of_any_kind_is_held_against_the_rules_of_topologies() {
             }
         }
     }
+}
+
+/// A Job of a JobSet has one of its pod sets, or a replica of it: groups and slices are of the pods of all of them.
+#[test]
+fn a_part_of_a_job_has_some_of_the_pods_that_its_template_is_for() {
+    let layers = r#"[{"topology":"block","size":1000},{"topology":"rack","size":10}]"#;
+    let (group, level) = (("group-name", "g"), ("required-topology", "block"));
+    for entries in [
+        &[group, level, ("slice-required-topology", "rack"), ("slice-size", "1000")][..],
+        &[group, level, ("slice-required-topology-constraints", layers)],
+    ] {
+        let mut part = waiting(JobKind::JOB);
+        annotate(&mut part, "/spec/template", entries);
+        let of_a_job = World { managed_owner: true, ..World::default() };
+        must_say(&says(&of_a_job, JobKind::JOB, &part, None), "", &format!("{entries:?}"));
+        let alone = says(&World::default(), JobKind::JOB, &part, None);
+        part["metadata"]["ownerReferences"] = json!([{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "name": "o", "uid": "u2", "controller": true}]);
+        let not_queued = says(&World::default(), JobKind::JOB, &part, None);
+        must_say(&not_queued, "", &format!("{entries:?} of a job that is not queued"));
+        for wanted in
+            ["must not be greater than pod set count", "can only define groups of exactly 2 pod sets"]
+        {
+            must_say(&alone, wanted, &format!("{entries:?}"));
+        }
+    }
+}
+
+#[test]
+fn layers_of_slices_are_refused_without_their_gate_except_to_the_parts_of_older_jobs() {
+    let gates = Gates::default().with(Gate::TASMultiLayerTopology, false);
+    let mut object = waiting(JobKind::JOB);
+    let layers = r#"[{"topology":"rack","size":1}]"#;
+    annotate(&mut object, "/spec/template", &[("slice-required-topology-constraints", layers)]);
+    let wanted = "constraints]: Forbidden: the feature gate TASMultiLayerTopology must be enabled to use this annotation";
+    for (managed_owner, wanted) in [(false, wanted), (true, "")] {
+        let world = World { managed_owner, ..World::default() };
+        let answer = world.with_gates(gates, |context| validate(JobKind::JOB, &object, None, context));
+        let said = answer.err().map(|denied| denied.to_string()).unwrap_or_default();
+        must_say(&said, wanted, &format!("a managed owner: {managed_owner}"));
+    }
+    let changed = with(object.clone(), "labels", "x", Some("y"));
+    let answer = World::default()
+        .with_gates(gates, |context| validate(JobKind::JOB, &changed, Some(&object), context));
+    assert_eq!(answer, Ok(()), "as before");
 }
 
 #[test]

@@ -85,7 +85,7 @@ pub fn with(mut object: Value, map: &str, key: &str, value: Option<&str>) -> Val
 type Entry = (&'static str, &'static str, Option<&'static str>);
 
 /// What is done to an object of any kind, and the answer: part of it, or nothing if it is accepted.
-const NEW: [(Entry, &str); 8] = [
+const NEW: [(Entry, &str); 13] = [
     (("labels", "queue-name", Some("main")), ""),
     (
         ("labels", "queue-name", Some("User_Queue")),
@@ -107,12 +107,27 @@ const NEW: [(Entry, &str); 8] = [
     (("annotations", "admission-gated-by", Some("example.com/a")), ""),
     (
         ("annotations", "admission-gated-by", Some("a")),
-        "admission-gated-by]: Invalid value: \"a\": must be a domain-prefixed name",
+        "admission-gated-by]: Invalid value: \"a\": must be a domain-prefixed path",
+    ),
+    (("annotations", "admission-gated-by", Some("example.com/a, example.com/team/b")), ""),
+    (("annotations", "admission-gated-by", Some(" ")), ""),
+    (
+        ("annotations", "admission-gated-by", Some("a.io/x,,b.io/y")),
+        "admission-gated-by]: Invalid value: \"\": must be a domain-prefixed path",
+    ),
+    (
+        ("annotations", "admission-gated-by", Some("a.io/x, a.io/x")),
+        "admission-gated-by]: Duplicate value: \"a.io/x\"",
+    ),
+    (
+        ("annotations", "admission-gated-by", Some(LONG_GATE)),
+        "admission-gated-by]: Too long: may not be more than 63 bytes",
     ),
 ];
+const LONG_GATE: &str = "example.com/0123456789-0123456789-0123456789-0123456789-01234567";
 
 /// Changes of an object that waits, and of one that runs.
-const CHANGED: [(Entry, Entry, [&str; 2]); 12] = [
+const CHANGED: [(Entry, Entry, [&str; 2]); 13] = [
     (
         NOTHING,
         ("labels", "queue-name", Some("other")),
@@ -152,6 +167,11 @@ const CHANGED: [(Entry, Entry, [&str; 2]); 12] = [
     ),
     (
         ("annotations", "admission-gated-by", Some("x.y/a,x.y/b")),
+        ("annotations", "admission-gated-by", Some("x.y/b")),
+        ["", ""],
+    ),
+    (
+        ("annotations", "admission-gated-by", Some("x.y/a, x.y/b")),
         ("annotations", "admission-gated-by", Some("x.y/b")),
         ["", ""],
     ),
@@ -268,6 +288,7 @@ fn what_a_template_asks_of_the_topology_is_checked_in_every_kind_that_has_one() 
                 &[("unconstrained-topology", "x")],
                 "podset-unconstrained-topology]: Invalid value: \"x\": must be true or false",
             ),
+            (&[("unconstrained-topology", "True")], ""),
             (&[("slice-required-topology", "r")], "a slice topology requires a slice size"),
             (&[("slice-size", "1")], "a slice size requires a slice topology"),
             (&[("slice-required-topology", "r"), ("slice-size", "0")], "must be greater than or equal to 1"),

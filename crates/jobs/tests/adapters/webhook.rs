@@ -369,7 +369,7 @@ fn rows() -> Vec<Row> {
             None,
             template(&[(
                 "slice-required-topology-constraints",
-                r#"[{"topology":"a","size":4},{"topology":"b","size":2}]"#,
+                r#"[{"topology":"a","size":2},{"topology":"b","size":1}]"#,
             )]),
         ),
         (
@@ -385,7 +385,7 @@ fn rows() -> Vec<Row> {
             None,
             template(&[(
                 "slice-required-topology-constraints",
-                r#"[{"topology":"a","size":4},{"topology":"a","size":3},{"topology":"c"},{"topology":"d","size":0}]"#,
+                r#"[{"topology":"a","size":3},{"topology":"a","size":2},{"topology":"c"},{"topology":"d","size":0}]"#,
             )]),
         ),
         ("group", JobKind::JOB_SET, None, group(["g", "g"], [1, 4], ["r", "r"])),
@@ -449,7 +449,6 @@ fn rules_of_a_gate_hold_only_while_it_is_on() {
         (Gate::PartialAdmission, annotation("job-min-parallelism", "9")),
         (Gate::AdmissionGatedBy, annotation("admission-gated-by", "x")),
         (Gate::TopologyAwareScheduling, template(&[("preferred-topology", "a b")])),
-        (Gate::TASMultiLayerTopology, template(&[("slice-required-topology-constraints", "{}")])),
     ];
     for (gate, change) in cases {
         let object = both(job(), &change);

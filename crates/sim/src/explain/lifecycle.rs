@@ -124,7 +124,7 @@ fn backing_off(workload: &Value, now: Timestamp) -> Option<Finding> {
 
 fn gated(workload: &Value) -> Option<Finding> {
     let gates = text(&workload["metadata"]["annotations"][sluice_api::labels::ADMISSION_GATED_BY]);
-    if gates.is_empty() {
+    if gates.trim().is_empty() {
         return None;
     }
     let text = format!("the annotation {} holds it back: {gates}", sluice_api::labels::ADMISSION_GATED_BY);

@@ -72,6 +72,37 @@ fn a_stop_restores_completions_that_the_start_wrote_whatever_the_annotation_says
     }
 }
 
+#[test]
+fn completions_follow_in_all_spellings_of_a_boolean() {
+    for (text, follows) in [("True", true), ("1", true), ("t", true), ("False", false), ("0", false)] {
+        let object = partial("Indexed", 10, 10, Some(text));
+        let own = World::default().refusals(JobKind::JOB, &object, None);
+        assert_eq!(own, "", "{text}");
+        assert_eq!(numbers(&started(&object, 4)), [4, if follows { 4 } else { 10 }], "{text}");
+    }
+    let running = started(&partial("Indexed", 10, 10, Some("true")), 4);
+    let mut same = running.clone();
+    annotate(&mut same, EQUAL, Some("T"));
+    assert_eq!(World::default().refusals(JobKind::JOB, &same, Some(&running)), "");
+    annotate(&mut same, EQUAL, Some("F"));
+    let refused = World::default().refusals(JobKind::JOB, &same, Some(&running));
+    assert!(refused.contains("field is immutable while the job is not suspended"), "{refused}");
+}
+
+/// A Job has no more pods at a time than completions.
+#[test]
+fn fewer_pods_than_all_are_fewer_than_run_at_a_time() {
+    for (least, refused) in
+        [("3", ""), ("4", "should be between 1 and 3"), ("6", "should be between 1 and 3")]
+    {
+        let mut object = partial("NonIndexed", 10, 4, None);
+        annotate(&mut object, LEAST, Some(least));
+        let said = World::default().refusals(JobKind::JOB, &object, None);
+        assert!(if refused.is_empty() { said.is_empty() } else { said.contains(refused) }, "{least}: {said}");
+    }
+    assert_eq!(observe(JobKind::JOB, &partial("NonIndexed", 10, 4, None)).pod_sets[0].min_count, Some(2));
+}
+
 /// The webhook was away when the annotation was written.
 #[test]
 fn completions_that_cannot_follow_stay_at_a_start() {
