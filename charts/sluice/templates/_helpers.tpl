@@ -176,6 +176,12 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) (printf $page ".html") }}
 {{- end -}}
 {{- end }}
 
+{{/* The lease of the leader. */}}
+{{- define "sluice.leaseName" -}}
+{{- $config := fromYaml (include "sluice.config" .) -}}
+{{- dig "leaderElection" "resourceName" "" $config | default "c1f6bfd2.kueue.x-k8s.io" -}}
+{{- end }}
+
 {{- define "sluice.healthPort" -}}
 {{- $config := fromYaml (include "sluice.config" .) -}}
 {{- include "sluice.port" (dig "health" "healthProbeBindAddress" "" $config | toString | default ":8081") -}}

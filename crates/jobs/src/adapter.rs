@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
+use sluice_api::gates::Gates;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, TemplateRef};
 
 use crate::described;
@@ -174,7 +175,7 @@ pub(crate) trait Adapter: Sync {
     }
 
     /// The merge patch that lowers its number of pods, where its user can do that.
-    fn with_pods(&self, _pods: i32) -> Option<Value> {
+    fn with_pods(&self, _object: &Value, _pods: i32, _gates: Gates) -> Option<Value> {
         None
     }
 

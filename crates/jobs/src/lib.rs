@@ -45,6 +45,7 @@ extern crate self as sluice_jobs;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use sluice_api::gates::Gates;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, TemplateKind, TemplateRef};
 
 pub use adapter::{Schema, State};
@@ -215,9 +216,10 @@ pub fn left_to_complete(kind: JobKind, object: &Value, succeeded: i64) -> Option
     registry::of(kind).left_to_complete(object, succeeded)
 }
 
-/// The merge patch that lowers a job's number of pods, where its user can do that.
-pub fn with_pods(kind: JobKind, pods: i32) -> Option<Value> {
-    registry::of(kind).with_pods(pods)
+/// The merge patch that lowers a job's number of pods, where its user can do that. It changes what must go with the number, too: completions that
+/// equal it, and a smallest number that is not below it.
+pub fn with_pods(kind: JobKind, object: &Value, pods: i32, gates: Gates) -> Option<Value> {
+    registry::of(kind).with_pods(object, pods, gates)
 }
 
 /// How many pods of a job failed and are followed by no others, as those of an index of a `batch/v1` Job that failed for good

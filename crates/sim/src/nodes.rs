@@ -21,8 +21,9 @@ use fit::{Ground, Labels};
 use template::{Amounts, amounts};
 
 pub(crate) use assigned::{Assigned, Domain, assigned};
+pub(crate) use fit::tolerated;
 pub(crate) use shared::Share;
-pub(crate) use template::{PodGroup, groups};
+pub(crate) use template::{PodGroup, groups, requests};
 
 /// One node.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,7 @@ mod error;
 #[cfg(feature = "faults")]
 mod faulty;
 mod machines;
+mod pod_updates;
 mod provisioning;
 mod serving;
 #[cfg(not(feature = "faults"))]

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
 use sluice_api::job::{JobKind, TemplateRef};
+use sluice_api::labels::NAMESPACE_NAME_LABEL;
 use sluice_api::slim::{self, WorkloadSpec};
 use sluice_engine::{Kind, Object, ObjectRef};
 
@@ -181,9 +182,6 @@ impl World {
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.remove("managedFields");
         }
-        if reference.kind == Kind::Namespace {
-            metadata["labels"][sluice_api::labels::NAMESPACE_NAME_LABEL] = json!(&*reference.name);
-        }
         let generation = metadata["generation"].as_i64().is_none();
         // The code that plays the machines ends pods.
         let collected = reference.kind != Kind::Pod;
@@ -205,6 +203,10 @@ impl World {
         metadata["resourceVersion"] = json!(self.revision.to_string());
         if new_generation {
             metadata["generation"] = json!(metadata["generation"].as_i64().unwrap_or(0) + 1);
+        }
+        if reference.kind == Kind::Namespace {
+            // Whatever a write says of it.
+            metadata["labels"][NAMESPACE_NAME_LABEL] = json!(&*reference.name);
         }
         if let Some(template) = reference.template() {
             self.objects.insert(reference.clone(), Arc::new(value));
@@ -385,6 +387,19 @@ mod tests {
         assert!(world.delete(&reference));
         assert!(world.get(&reference).is_some());
         assert_eq!(world.take_changes(), [Change::Applied(reference)]);
+    }
+
+    #[test]
+    fn a_namespace_keeps_the_label_of_its_name() {
+        let mut world = World::default();
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+        let reference = world.put(Kind::Namespace, object, Gates::default()).unwrap();
+        for value in [json!("b"), Value::Null] {
+            let labels = json!({"metadata": {"labels": {NAMESPACE_NAME_LABEL: value, "team": "blue"}}});
+            world.patch(&reference, &labels, Gates::default()).unwrap();
+            let kept = json!({NAMESPACE_NAME_LABEL: "a", "team": "blue"});
+            assert_eq!(world.get(&reference).unwrap()["metadata"]["labels"], kept);
+        }
     }
 
     #[test]

@@ -20,7 +20,11 @@ use sluice_testkit::assets::{self, Tool};
 
 const NAMESPACE: &str = "kueue-system";
 /// Values for a manager that runs outside the cluster.
-const OUTSIDE: [&str; 2] = ["controllerManager.replicas=0", "webhooks.urlBase=https://127.0.0.1:9443/"];
+const OUTSIDE: [&str; 3] = [
+    "controllerManager.replicas=0",
+    "webhooks.urlBase=https://127.0.0.1:9443/",
+    "visibility.externalName=manager.example.com",
+];
 
 /// What `helm template` prints with these values (`@FILE`: those of a file), or what it says against them.
 fn render(values: &[&str]) -> Result<String, String> {
@@ -354,6 +358,10 @@ fn bad_values_are_refused_with_what_is_wrong() {
         ("controllerManager.replica=3", "additional properties 'replica' not allowed"),
         ("controllerManager.replicas=-1", "minimum"),
         ("controllerManager.replicas=0", "needs webhooks.urlBase"),
+        (
+            "controllerManager.replicas=0,webhooks.urlBase=https://127.0.0.1:9443",
+            "needs visibility.externalName, the host of the manager, or visibility.apiServices: false",
+        ),
         ("controllerManager.terminationGracePeriodSeconds=5", "minimum"),
         ("controllerManager.manager.image.digest=latest", "digest"),
         ("controllerManager.featureGates[0].name=X", "missing property 'enabled'"),

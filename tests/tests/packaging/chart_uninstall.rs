@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use sluice_testkit::assets;
 use sluice_testkit::kubectl::{self, kubectl, try_kubectl};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, nodes};
+use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::book::{blocks, typed};
 use sluice_tests::place::DEADLINE;
+
+use crate::migrate::{self, kueue};
 
 /// Written in the older version, as many a user's manifests are: later changes of these objects need a conversion.
 const QUEUES: &str = r"
@@ -134,7 +136,8 @@ async fn wait_for_active_pods(plane: &ControlPlane, name: &str, wanted: i64) {
 /// The page's blocks about helm: what removes the release, what lets waiting pods go, and what cleans up.
 fn blocks_of_the_book() -> [String; 3] {
     let page = blocks("docs/tasks/upgrade-uninstall.md", "sh").unwrap();
-    assert!(page.len() > 3 && page[0].starts_with("helm uninstall"), "{page:?}");
+    let begins = "sluice migrate storage && helm uninstall ";
+    assert!(page.len() > 3 && page[0].starts_with(begins), "{page:?}");
     [page[0].clone(), page[1].clone(), page[2].clone()]
 }
 
@@ -236,4 +239,24 @@ async fn with_queued_and_running_jobs_nothing_stops_and_everything_can_be_remove
     .unwrap();
     let left = kubectl(&plane, &["get", "crd", "-o", "name"]).await.unwrap();
     assert!(!left.contains("kueue.x-k8s.io"), "{left}");
+}
+
+#[tokio::test]
+async fn queues_that_came_from_kueue_keep_their_cohort_when_finalizers_are_removed() {
+    let plane = ControlPlane::builder().start().await.unwrap();
+    plane.make_namespace(chart::NAMESPACE).await.unwrap();
+    crds::apply(&plane.client().await.unwrap(), &kueue::definitions("v1beta1", true)).await.unwrap();
+    kubectl::apply(&plane, kueue::OBJECTS).await.unwrap();
+    let manager = migrate::install(&plane).await;
+    let [uninstall, _, clean_up] = blocks_of_the_book();
+    paste(&plane, &uninstall).await;
+    manager.stop().await.unwrap();
+    let (free, _) = clean_up.split_once("# Deletes every queue and Workload:").unwrap();
+    paste(&plane, free).await;
+    let queue = get(&plane, &["clusterqueue", "cq"]).await.unwrap();
+    assert_eq!(
+        (&queue["spec"]["cohortName"], &queue["metadata"]["finalizers"]),
+        (&json!("team"), &Value::Null)
+    );
+    plane.stop();
 }

@@ -103,7 +103,7 @@ async fn cluster_of_kueue() -> ControlPlane {
 }
 
 /// Installs the chart over what is there, and starts its manager. Only that can read what is stored in v1beta1, so nothing is waited for before.
-async fn install(plane: &ControlPlane) -> Manager {
+pub async fn install(plane: &ControlPlane) -> Manager {
     // A lease that outlasts a busy machine: with the manager gone nothing can be written.
     let lease =
         json!({"leaderElection": {"leaseDuration": "60s", "renewDeadline": "40s", "retryPeriod": "2s"}});
@@ -111,6 +111,7 @@ async fn install(plane: &ControlPlane) -> Manager {
     let values = json!({
         "controllerManager": {"replicas": 0},
         "webhooks": {"urlBase": setup.webhook_url()},
+        "visibility": {"apiServices": false},
         "managerConfig": {"controllerManagerConfigYaml": format!("{:#}", setup.configuration)},
     });
     let file = plane.folder().join("values-over.json");

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use sluice_api::crds::document;
@@ -61,6 +62,7 @@ fn readers_folder(plane: &ControlPlane, setup: &Setup) -> PathBuf {
     let values = json!({
         "controllerManager": {"replicas": 0},
         "webhooks": {"urlBase": setup.webhook_url()},
+        "visibility": {"apiServices": false},
         "managerConfig": {"controllerManagerConfigYaml": format!("{:#}", setup.configuration)},
     });
     fs::write(folder.join("values.yaml"), values.to_string()).unwrap();
@@ -133,4 +135,23 @@ async fn the_book_s_commands_switch_from_kueue_without_losing_anything() {
     assert_eq!(made_by_users(&plane, "v1beta2").await, before);
     manager.stop().await.unwrap();
     plane.stop();
+}
+
+#[test]
+fn conflicts_are_forced_where_helm_knows_how_to() {
+    let step = steps().remove(3);
+    for (help, flag) in [
+        (
+            "--force-conflicts  if set server-side apply will force changes against conflicts",
+            " --force-conflicts",
+        ),
+        ("--force  force resource updates through a replacement strategy", ""),
+    ] {
+        let helm = format!("helm() {{ if [ \"$2\" = --help ]; then echo '{help}'; else echo \"$@\"; fi; }}");
+        let output = Command::new("bash").args(["-ec", &format!("{helm}\n{step}")]).output().unwrap();
+        let wanted = format!(
+            "install sluice charts/sluice -n kueue-system --take-ownership{flag} --values values.yaml\n"
+        );
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted);
+    }
 }

@@ -84,7 +84,7 @@ pub const BLOCKS: &[(&str, &str, Proof)] = &[
     ("docs/tasks/team-quotas.md", "kubectl kueue stop ", QUEUES),
     ("docs/tasks/tracing.md", "helm upgrade ", SWITCHED_ON),
     ("docs/tasks/tracing.md", "kubectl kueue explain ", Typed(JOURNAL, "finds_a_trace")),
-    ("docs/tasks/upgrade-uninstall.md", "helm uninstall ", REMOVED),
+    ("docs/tasks/upgrade-uninstall.md", "sluice migrate storage ", REMOVED),
     ("docs/tasks/upgrade-uninstall.md", "kubectl get pods ", REMOVED),
     ("docs/tasks/upgrade-uninstall.md", "kubectl get crd ", REMOVED),
     ("docs/tasks/upgrade-uninstall.md", "for folder in ", WITHOUT_HELM),

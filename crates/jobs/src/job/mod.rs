@@ -14,6 +14,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sluice_api::conditions::whole_seconds;
 use sluice_api::config::selector_matches;
+use sluice_api::gates::Gates;
 use sluice_api::job::{JobKind, JobPodSet, JobView, PodSetInfo};
 use sluice_api::{labels, text};
 
@@ -79,8 +80,8 @@ impl Adapter for Job {
         failed_indexes(object)
     }
 
-    fn with_pods(&self, pods: i32) -> Option<Value> {
-        Some(json!({"spec": {"parallelism": pods}}))
+    fn with_pods(&self, object: &Value, pods: i32, gates: Gates) -> Option<Value> {
+        Some(rules::with_pods(object, pods, gates))
     }
 
     fn is_elastic(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The rules of batch Jobs alone: partial admission (docs/reference/07-integrations.md 7.2).
 
-use serde_json::Value;
-use sluice_api::gates::Gate;
+use serde_json::{Value, json};
+use sluice_api::gates::{Gate, Gates};
 use sluice_api::{labels, text};
 
 use super::wants_equal_completions;
@@ -70,6 +70,24 @@ pub(super) fn always(change: &Change<'_>, violations: &mut Violations, context: 
             None => violations.invalid(&path, text, "must be true or false"),
         }
     }
+}
+
+/// The merge patch of a smaller number of pods which these rules allow: completions that are to equal it follow, and a smallest number that is not
+/// below it is dropped.
+pub(super) fn with_pods(object: &Value, pods: i32, gates: Gates) -> Value {
+    let mut patch = json!({"spec": {"parallelism": pods}});
+    if !gates.enabled(Gate::PartialAdmission) {
+        return patch;
+    }
+    let annotation = |key: &str| object["metadata"]["annotations"][key].as_str();
+    if annotation(labels::JOB_COMPLETIONS_EQUAL_PARALLELISM).and_then(text::boolean) == Some(true) {
+        patch["spec"]["completions"] = json!(pods);
+    }
+    let fits = |text: &str| text.parse::<i32>().is_ok_and(|least| (1..pods).contains(&least));
+    if annotation(labels::JOB_MIN_PARALLELISM).is_some_and(|text| !fits(text)) {
+        patch["metadata"]["annotations"][labels::JOB_MIN_PARALLELISM] = Value::Null;
+    }
+    patch
 }
 
 /// A job that runs, and may run with fewer pods, keeps its number of pods; and each job that runs keeps the annotations by which its numbers are

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::config::selector_matches;
+use sluice_api::labels::NAMESPACE_NAME_LABEL;
 use sluice_engine::{Kind, ObjectRef};
 
 use super::MOST_LISTED;
@@ -294,15 +295,28 @@ fn not_selected(view: &View<'_>, namespace: &str, name: &str, queue: &Value) -> 
         );
         finding = finding.with(help.patch(patch));
     } else {
+        let fixed = if names_namespaces(&selector) {
+            format!(" (a namespace keeps the label {NAMESPACE_NAME_LABEL})")
+        } else {
+            String::new()
+        };
         let help = format!(
-            "no labels can match the selector of the ClusterQueue {name}: change the selector, or use another queue"
+            "no labels can match the selector of the ClusterQueue {name}{fixed}: change the selector, or use another queue"
         );
         finding = finding.with(Help::words(Advice::ChangeSelector, help));
     }
     Some(finding)
 }
 
-/// The fewest label changes with which a selector matches (`None`: the label is removed); nothing if its requirements contradict each other.
+/// Whether a selector asks for the label that is the name of a namespace.
+fn names_namespaces(selector: &LabelSelector) -> bool {
+    let labels = selector.match_labels.iter().flatten().map(|(key, _)| key);
+    let expressions = selector.match_expressions.iter().flatten().map(|requirement| &requirement.key);
+    labels.chain(expressions).any(|key| key == NAMESPACE_NAME_LABEL)
+}
+
+/// The fewest label changes of a namespace with which a selector matches (`None`: the label is removed); nothing if its requirements contradict each
+/// other, or the name of the namespace.
 fn labels_for(
     selector: &LabelSelector,
     labels: &BTreeMap<String, String>,
@@ -329,6 +343,11 @@ fn labels_for(
             _ => {}
         }
     }
+    // The API server writes this one at each change.
+    match labels.get(NAMESPACE_NAME_LABEL) {
+        Some(name) => after.insert(NAMESPACE_NAME_LABEL.to_owned(), name.clone()),
+        None => after.remove(NAMESPACE_NAME_LABEL),
+    };
     if !selector_matches(selector, &after) {
         return None;
     }
@@ -374,6 +393,21 @@ mod tests {
         );
         let contradiction = json!([team, expression("team", "DoesNotExist", &[])]);
         assert_eq!(of(contradiction, &[]), None);
+    }
+
+    #[test]
+    fn no_change_of_labels_gives_a_namespace_another_name() {
+        let labels = [(NAMESPACE_NAME_LABEL, "a"), ("env", "dev")];
+        let by_name = |value: &str| json!({"matchLabels": {NAMESPACE_NAME_LABEL: value, "env": "prod"}});
+        assert_eq!(change(by_name("b"), &labels), None);
+        assert_eq!(change(by_name("a"), &labels), Some(json!({"env": "prod"})));
+        let of = |operator: &str, values: &[&str]| {
+            change(json!({"matchExpressions": [expression(NAMESPACE_NAME_LABEL, operator, values)]}), &labels)
+        };
+        assert_eq!(of("In", &["b", "c"]), None);
+        assert_eq!(of("NotIn", &["a"]), None);
+        assert_eq!(of("DoesNotExist", &[]), None);
+        assert_eq!(of("In", &["b", "a"]), Some(json!({})));
     }
 
     #[test]

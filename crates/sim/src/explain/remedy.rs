@@ -21,6 +21,7 @@ use super::wishes;
 use super::{ExplainError, Forecast, MOST_LISTED, Question};
 use crate::duration::show;
 use crate::json::text;
+use crate::nodes::{requests, tolerated};
 use crate::record::HoldEnd;
 use crate::simulation::Simulation;
 
@@ -287,14 +288,7 @@ impl Question<'_> {
         }
         // A short job may have ended by then.
         let Some(index) = present.record().index(job) else { return Ok((Tried::Waits, None)) };
-        let mut simulation = present.fork();
-        simulation.options.until = None;
-        for patch in patches {
-            let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
-            if simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge).is_err() {
-                return Ok((Tried::Waits, None));
-            }
-        }
+        let Ok(mut simulation) = self.patched(present, patches) else { return Ok((Tried::Waits, None)) };
         let before: BTreeMap<_, _> =
             simulation.record().jobs.iter().map(|j| (j.key(), j.preempted)).collect();
         simulation.advance_while(NOW, || !self.patience.is_over())?;
@@ -315,10 +309,12 @@ impl Question<'_> {
     fn fewer_pods(&self, simulation: &Simulation, job: &ObjectRef) -> Result<Option<Remedy>, ExplainError> {
         let (Some(value), Kind::Job(kind)) = (simulation.world.get(job), job.kind) else { return Ok(None) };
         let parallel = sluice_jobs::pod_groups(kind, value).first().map_or(0, sluice_jobs::PodGroup::count);
-        if parallel < 2 || sluice_jobs::with_pods(kind, 1).is_none() {
+        let gates = self.options.configuration.gates;
+        if parallel < 2 || sluice_jobs::with_pods(kind, value, 1, gates).is_none() {
             return Ok(None);
         }
-        let patch = |pods: i32| patch_of(job, sluice_jobs::with_pods(kind, pods).unwrap_or_default());
+        let merge = |pods: i32| sluice_jobs::with_pods(kind, value, pods, gates).unwrap_or_default();
+        let patch = |pods: i32| patch_of(job, merge(pods));
         let (mut works, mut fails) = (0, parallel);
         while works + 1 < fails {
             let middle = i32::midpoint(works, fails);
@@ -335,10 +331,19 @@ impl Question<'_> {
         if works == 0 {
             return Ok(None);
         }
-        let (text, patches) = (format!("starts now with parallelism {works}"), vec![patch(works)]);
+        let text = format!("{STARTS} with parallelism {works}{}", beside_parallelism(&merge(works)));
+        let patches = vec![patch(works)];
         let tried = self.starts_with(simulation, job, &patches)?;
         Ok(Remedy::of(Advice::FewerPods, text, patches, tried))
     }
+}
+
+/// What a change of parallelism changes besides, in words.
+fn beside_parallelism(merge: &Value) -> String {
+    let completions = merge["spec"]["completions"].as_i64().map(|pods| format!(", completions {pods}"));
+    let annotations = merge["metadata"]["annotations"].as_object();
+    let gone = annotations.into_iter().flatten().map(|(key, _)| format!(", without the annotation {key}"));
+    completions.into_iter().chain(gone).collect()
 }
 
 /// Why flavors are refused, over all pod sets of a decision.
@@ -351,7 +356,8 @@ pub(super) fn refusals_of(decision: &Unadmitted) -> Vec<&Refusal> {
     }
 }
 
-/// Flavors that the pods themselves keep out: with tolerations for all its taints, without the node selectors that its labels contradict.
+/// Flavors that the pods themselves keep out: with tolerations for the taints that keep them off its nodes, without the node selectors that its labels
+/// contradict.
 fn flavors_allowed(
     simulation: &Simulation,
     objects: &[ObjectRef],
@@ -374,19 +380,20 @@ fn flavor_allowed(
     flavor: &str,
 ) -> Option<(String, Vec<Patch>)> {
     let object = simulation.world.get(&ObjectRef::cluster(Kind::ResourceFlavor, flavor))?;
-    let taints = object["spec"]["nodeTaints"].as_array().into_iter().flatten();
-    let keys: Vec<&str> =
-        taints.filter(|t| t["effect"] != "PreferNoSchedule").map(|taint| text(&taint["key"])).collect();
+    let list = |field: &str| object["spec"][field].as_array().map(Vec::as_slice).unwrap_or_default();
+    // Pods get the tolerations of the flavor when they start.
+    let (taints, given) = (list("nodeTaints"), list("tolerations"));
     let labels = &object["spec"]["nodeLabels"];
     let mut words = Vec::new();
     let mut allow = |pod: &mut Value| {
         let mut tolerations = pod["tolerations"].as_array().cloned().unwrap_or_default();
         let mut change = json!({});
-        let missing: Vec<&&str> = keys
-            .iter()
-            .filter(|key| !tolerations.iter().any(|t| t["key"] == ***key && t["operator"] == "Exists"))
-            .collect();
-        for key in missing {
+        let requests = requests(pod);
+        for taint in taints {
+            if tolerated(tolerations.iter().chain(given), &requests, taint) {
+                continue;
+            }
+            let key = text(&taint["key"]);
             words.push(format!("tolerate the taint {key}"));
             tolerations.push(json!({"key": key, "operator": "Exists"}));
             change["tolerations"] = json!(tolerations);

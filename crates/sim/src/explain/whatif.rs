@@ -1,7 +1,6 @@
 //! What a change of a job would do: tried in the engine, next to what happens without it.
 
 use jiff::SignedDuration;
-use json_patch::merge;
 use serde::Serialize;
 use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef};
@@ -14,7 +13,7 @@ use super::remedy::{NOW, Tried};
 use super::view::View;
 use super::{ExplainError, Forecast, Question, deleted, known, lifecycle, unqueued};
 use crate::record::{HoldEnd, JobRecord};
-use crate::simulation::Simulation;
+use crate::simulation::{SimError, Simulation};
 
 /// A change of a job in a question, in bytes at most.
 pub const MOST_CHANGE: usize = 64 << 10;
@@ -72,6 +71,11 @@ impl Course {
     /// The job waits, and its start is not known for this reason.
     fn unknown(why: impl Into<String>) -> Self {
         Self { no_forecast: Some(why.into()), ..Self::default() }
+    }
+
+    /// The change of the job is refused for this reason.
+    fn refused(why: String) -> Self {
+        Self { refused: Some(why), ..Self::default() }
     }
 }
 
@@ -163,8 +167,8 @@ impl Question<'_> {
     ) -> Result<(Course, Course), ExplainError> {
         let state = self.state_of(present, job);
         if !matches!(state, State::Waiting | State::Deactivated) {
-            let after = match self.changed(present, patches)? {
-                Err(refused) => refused,
+            let after = match self.patched(present, patches) {
+                Err(why) => Course::refused(why),
                 Ok(changed) => self.goes_on(present, changed, job, state)?,
             };
             return Ok((Course::stays(state), after));
@@ -179,8 +183,8 @@ impl Question<'_> {
             Some(why) => Course::unknown(why),
             None => self.course(present, job, tried, None)?,
         };
-        let after = match self.changed(present, patches)? {
-            Err(refused) => refused,
+        let after = match self.patched(present, patches) {
+            Err(why) => Course::refused(why),
             Ok(changed) => {
                 let tried = self.starts_with(present, job, patches)?;
                 match not_here {
@@ -225,35 +229,32 @@ impl Question<'_> {
         Waiting { blocked, refused }
     }
 
-    /// The world with the change, before any effect; or the refusal of the change.
-    fn changed(
-        &self,
-        present: &Simulation,
-        patches: &[Patch],
-    ) -> Result<Result<Simulation, Course>, ExplainError> {
-        let refused = |why: String| Ok(Err(Course { refused: Some(why), ..Course::default() }));
+    /// The virtual cluster with patches, before any effect of them.
+    ///
+    /// # Errors
+    /// In words, why the API server or the webhooks of jobs refuse one of them.
+    pub(super) fn patched(&self, present: &Simulation, patches: &[Patch]) -> Result<Simulation, String> {
         let subject = self.manifests.subject.as_ref();
         let read = subject.and_then(|subject| subject.job.as_ref());
         let mut simulation = present.fork();
         simulation.options.until = None;
-        for patch in patches {
-            let namespace = Some(patch.namespace.as_str()).filter(|n| !n.is_empty());
-            let object = crate::play::reference(&patch.kind, namespace, &patch.name);
+        for Patch { kind, namespace, name, merge } in patches {
+            let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+            let Some(object) = crate::play::reference(kind, namespace, name) else {
+                return Err(format!("{kind} {name} is not simulated"));
+            };
             // The webhooks see the job of the cluster; in the virtual one it may have started by now.
-            let is_read = |job: &&Value| known::job_read(job) == object;
-            let old = read.filter(is_read).or_else(|| present.object(object.as_ref()?));
-            if let (Some(old), Some(Kind::Job(kind))) = (old, object.as_ref().map(|object| object.kind)) {
-                let mut new = old.clone();
-                merge(&mut new, &patch.merge);
-                if let Some(why) = present.refuses_change(kind, old, &new) {
-                    return refused(why);
-                }
+            let is_read = |job: &&Value| known::job_read(job).as_ref() == Some(&object);
+            let old = read.filter(is_read).or_else(|| simulation.object(&object));
+            if let (Kind::Job(kind), Some(old)) = (object.kind, old)
+                && let Some(why) = simulation.refuses_change(kind, old, merge)
+            {
+                return Err(why);
             }
-            if let Err(why) = simulation.patch(&patch.kind, namespace, &patch.name, &patch.merge) {
-                return refused(why.to_string());
-            }
+            let refused = |wrong| SimError::refused(kind, name, wrong).to_string();
+            simulation.patch_judged(&object, merge).map_err(refused)?;
         }
-        Ok(Ok(simulation))
+        Ok(simulation)
     }
 
     /// How a job fares that waits, from what came of trying. `blocked`: what kept it before.
@@ -365,8 +366,8 @@ impl Question<'_> {
                 Course { no_forecast: Some(why.to_owned()), ..Course::stays(State::NotQueued) },
             ));
         }
-        let changed = match self.changed(present, patches)? {
-            Err(refused) => return Ok((before, refused)),
+        let changed = match self.patched(present, patches) {
+            Err(why) => return Ok((before, Course::refused(why))),
             Ok(changed) => changed,
         };
         let mut seen = changed.fork();

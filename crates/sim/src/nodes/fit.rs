@@ -30,12 +30,19 @@ pub(crate) fn allowed(pod: &Value, requests: &Amounts, node: Ground<'_>) -> bool
     let wanted = selector.map(|(key, value)| (key.as_str(), text(value)));
     labels_hold(wanted, |key| node.labels.get(key).map(String::as_str))
         && required(pod, node)
-        && node.taints.iter().all(|taint| tolerated(pod, requests, taint))
+        && node.taints.iter().all(|taint| {
+            let tolerations = pod["tolerations"].as_array().into_iter().flatten();
+            tolerated(tolerations, requests, taint)
+        })
 }
 
-/// Whether a pod tolerates a taint.
-pub(crate) fn tolerated(pod: &Value, requests: &Amounts, taint: &Value) -> bool {
-    let tolerations = pod["tolerations"].as_array().into_iter().flatten().map(|one| Toleration {
+/// Whether a pod with these tolerations and `requests` tolerates a taint.
+pub(crate) fn tolerated<'a>(
+    tolerations: impl IntoIterator<Item = &'a Value>,
+    requests: &Amounts,
+    taint: &Value,
+) -> bool {
+    let tolerations = tolerations.into_iter().map(|one| Toleration {
         key: text(&one["key"]),
         operator: TolerationOperator::named(text(&one["operator"])),
         value: text(&one["value"]),

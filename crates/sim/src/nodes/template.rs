@@ -54,7 +54,7 @@ impl PodGroup<'_> {
 }
 
 /// The requests of one pod of a template: the sum over its containers (limits replace missing requests) and of the pod itself.
-pub(super) fn requests(spec: &Value) -> Amounts {
+pub(crate) fn requests(spec: &Value) -> Amounts {
     let mut sum = Amounts::new();
     for container in spec["containers"].as_array().into_iter().flatten() {
         let resources = &container["resources"];

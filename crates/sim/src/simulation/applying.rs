@@ -13,7 +13,7 @@ use sluice_jobs::webhook::{
     Context, Operation, PodSelectors, mutate, mutate_plain_pod, validate, validate_plain_pod,
 };
 
-use super::{SimError, Simulation};
+use super::{SimError, Simulation, pod_updates};
 use crate::agenda::{Action, after};
 use crate::json::{self, text};
 use crate::left_out::is_stored;
@@ -85,10 +85,8 @@ impl Simulation {
 
     /// Creates or replaces an object now.
     pub(crate) fn put(&mut self, kind: Kind, mut value: Value) -> Result<ObjectRef, SimError> {
-        let refused = |value: &Value, wrong: FieldError| SimError::Refused {
-            object: format!("{} {}", kind.as_str(), text(&value["metadata"]["name"])),
-            path: wrong.path,
-            message: wrong.message,
+        let refused = |value: &Value, wrong: FieldError| {
+            SimError::refused(kind.as_str(), text(&value["metadata"]["name"]), wrong)
         };
         if kind.namespaced() {
             let namespace = text(&value["metadata"]["namespace"]);
@@ -172,12 +170,15 @@ impl Simulation {
         }
     }
 
-    /// Why the webhooks refuse that a job becomes another, if they do.
-    pub(crate) fn refuses_change(&self, kind: JobKind, old: &Value, new: &Value) -> Option<String> {
+    /// Why the webhooks, or the API server's own rules of pods, refuse that a merge patch changes a job, if they do.
+    pub(crate) fn refuses_change(&self, kind: JobKind, old: &Value, merge: &Value) -> Option<String> {
+        let mut new = old.clone();
+        json_patch::merge(&mut new, merge);
         let namespace = text(&old["metadata"]["namespace"]);
         let labels = self.labels_of_namespace(namespace);
-        let denied = judged(kind, new, Some(old), &self.context(namespace, &labels)).err()?;
-        Some(denied.message)
+        let denied = judged(kind, &new, Some(old), &self.context(namespace, &labels)).err();
+        let fixed = kind.integration().of_pods.then(|| pod_updates::refused(&old["spec"], &new["spec"]));
+        denied.map(|denied| denied.message).or_else(|| fixed.flatten())
     }
 
     /// The patch of the pod webhook for a new pod.
@@ -195,7 +196,8 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// If the kind is not simulated, the object does not exist, an API server would refuse the result, or it has too many pods to simulate then.
+    /// If the kind is not simulated, the object does not exist, an API server or the webhooks of jobs would refuse the result, or it has too many pods to
+    /// simulate then.
     pub fn patch(
         &mut self,
         kind: &str,
@@ -203,19 +205,25 @@ impl Simulation {
         name: &str,
         merge: &Value,
     ) -> Result<(), SimError> {
-        let refused = |wrong: FieldError| SimError::Refused {
-            object: format!("{kind} {name}"),
-            path: wrong.path,
-            message: wrong.message,
-        };
+        let refused = |wrong: FieldError| SimError::refused(kind, name, wrong);
         let reference = crate::play::reference(kind, namespace, name)
             .ok_or_else(|| refused(FieldError::new("", "expected a simulated kind")))?;
-        self.last_event = self.now;
         self.patch_object(&reference, merge).map_err(refused)
     }
 
     /// The same for an object reference.
     pub(crate) fn patch_object(&mut self, reference: &ObjectRef, merge: &Value) -> Result<(), FieldError> {
+        if let (Kind::Job(kind), Some(old)) = (reference.kind, self.world.get(reference))
+            && let Some(why) = self.refuses_change(kind, old, merge)
+        {
+            return Err(FieldError::new("", why));
+        }
+        self.patch_judged(reference, merge)
+    }
+
+    /// The same if the webhooks of jobs have been asked already.
+    pub(crate) fn patch_judged(&mut self, reference: &ObjectRef, merge: &Value) -> Result<(), FieldError> {
+        self.last_event = self.now;
         let makes = matches!(reference.kind, Kind::Job(kind) if kind.integration().suspends_pods);
         let new = self.world.get(reference).filter(|_| makes).map(|old| {
             let mut new = old.clone();

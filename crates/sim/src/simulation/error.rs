@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use crate::object::FieldError;
+
 /// Why a simulation cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
@@ -45,4 +47,11 @@ pub enum SimError {
         /// When.
         at: Timestamp,
     },
+}
+
+impl SimError {
+    /// The refusal of an object of this kind and name.
+    pub(crate) fn refused(kind: &str, name: &str, wrong: FieldError) -> Self {
+        Self::Refused { object: format!("{kind} {name}"), path: wrong.path, message: wrong.message }
+    }
 }

@@ -7,6 +7,7 @@ mod amounts;
 mod bounds;
 mod changes;
 mod covered;
+mod flavors;
 mod left_out;
 mod more_quota;
 mod names;
@@ -19,6 +20,7 @@ mod terminating;
 mod topology;
 mod unqueued;
 mod waiting;
+mod webhooks;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -21,16 +21,6 @@ pub(super) fn row(
     Row { what, world, state: State::Waiting, code, says, act }
 }
 
-const TAINTED: &str = "
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: default}
-spec:
-  nodeLabels: {kind: spot}
-  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]
----
-";
-
 /// A flavor whose nodes are given by topology, and one node of it.
 pub(super) const HOSTS: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -77,20 +67,6 @@ metadata: {name: plain}
 fn with_topology(level: &str) -> String {
     format!(
         "template:\n    metadata: {{annotations: {{kueue.x-k8s.io/podset-required-topology: {level}}}}}\n    spec:"
-    )
-}
-
-/// A flavor of spot nodes, and pods that say this of their nodes.
-fn spot(wish: &str) -> String {
-    let taint = "  nodeTaints: [{key: costly, value: \"yes\", effect: NoSchedule}]\n";
-    let wish = format!("restartPolicy: Never\n      {wish}");
-    world().replace(FLAVOR, TAINTED).replace(taint, "").replace("restartPolicy: Never", &wish)
-}
-
-/// A required node affinity of these terms.
-fn affinity(terms: &str) -> String {
-    format!(
-        "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{terms}]}}}}}}"
     )
 }
 
@@ -272,6 +248,21 @@ fn rows() -> Vec<Row> {
             ),
         ),
         row(
+            "namespace that is not the one which is selected by its name",
+            plain.replace(
+                "namespaceSelector: {}",
+                "namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team-a}}",
+            ),
+            Code::NamespaceNotSelected,
+            &["it asks for kubernetes.io/metadata.name=team-a"],
+            Act::Change(
+                "no labels can match the selector of the ClusterQueue cq (a namespace keeps the label kubernetes.io/metadata.name): \
+                 change the selector",
+                ("ClusterQueue", "", "cq"),
+                json!({"spec": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "a"}}}}),
+            ),
+        ),
+        row(
             "namespace not selected",
             plain.replace("namespaceSelector: {}", "namespaceSelector: {matchLabels: {team: blue}}"),
             Code::NamespaceNotSelected,
@@ -284,38 +275,6 @@ fn rows() -> Vec<Row> {
             Code::NamespaceNotSelected,
             &["has no namespaceSelector"],
             Act::Follow("starts now: change the ClusterQueue cq to select the namespace"),
-        ),
-        row(
-            "node selector",
-            spot("nodeSelector: {kind: reserved}"),
-            Code::FlavorMismatch,
-            &["the pods ask for kind=reserved (node selector); labels of the flavor default: kind=spot"],
-            Act::Follow("without the node selector kind=reserved"),
-        ),
-        row(
-            "node affinity",
-            spot(&affinity("{matchExpressions: [{key: kind, operator: In, values: [reserved]}]}")),
-            Code::FlavorMismatch,
-            &["the pods ask for kind In [reserved] (node affinity); labels of the flavor default: kind=spot"],
-            Act::Follow("without the node affinity kind In [reserved]"),
-        ),
-        row(
-            "node affinity of two terms, of which one is enough",
-            spot(&affinity(
-                "{matchExpressions: [{key: kind, operator: In, values: [reserved]}]}, \
-                 {matchExpressions: [{key: kind, operator: In, values: [x]}, {key: kind, operator: NotIn, values: [spot]}]}",
-            )),
-            Code::FlavorMismatch,
-            &["the pods ask for kind In [reserved] (node affinity) or (kind In [x] (node affinity) and \
-               kind NotIn [spot] (node affinity)); labels of the flavor default: kind=spot"],
-            Act::Follow("without the node affinity kind In [reserved]"),
-        ),
-        row(
-            "taint",
-            plain.replace(FLAVOR, TAINTED),
-            Code::FlavorMismatch,
-            &["the pods do not tolerate the taint costly=yes:NoSchedule of the flavor default"],
-            Act::Follow("tolerate the taint costly"),
         ),
         row(
             "resource that is not covered",
@@ -425,6 +384,7 @@ fn rows() -> Vec<Row> {
         ..row(what, world, code, says, act)
     };
     rows.extend(amounts::rows());
+    rows.extend(flavors::rows());
     rows.extend([
         unqueued(
             "no queue name",

@@ -80,3 +80,24 @@ fn an_empty_section_of_the_configuration_is_one_that_is_left_out() {
                  visibilityServer:\ndashboard:\ninternalCertManagement:\n  enable:\n";
     assert_eq!(rendered(empty), rendered("leaderElection: {}\n"));
 }
+
+#[test]
+fn the_alert_of_a_missing_leader_is_about_the_lease_of_the_configuration() {
+    let expression = |more: &[&str]| {
+        let objects = objects(&[&["metrics.prometheusRule.enabled=true"], more].concat());
+        let alerts = objects["PrometheusRule/kueue-alerts"]["spec"]["groups"][0]["rules"].clone();
+        let alert = alerts.as_array().unwrap().iter().find(|rule| rule["alert"] == "SluiceLeaderMissing");
+        alert.unwrap()["expr"].as_str().unwrap().to_owned()
+    };
+    let of =
+        |lease: &str| format!("(sum(leader_election_master_status{{name=\"{lease}\"}}) or vector(0)) == 0");
+    let config = "managerConfig.controllerManagerConfigYaml=apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+    let mine = format!("{config}leaderElection: {{resourceName: my-lease}}\n");
+    assert_eq!(expression(&[&mine]), of("my-lease"));
+    assert_eq!(expression(&[config]), of("c1f6bfd2.kueue.x-k8s.io"));
+    assert_eq!(expression(&[&mine, "metrics.prometheusRule.leaseName=other"]), of("other"));
+    // Without metrics it would never end.
+    let without = format!("{config}metrics: {{bindAddress: \"0\"}}\n");
+    let refused = render(&["metrics.prometheusRule.enabled=true", &without]).unwrap_err();
+    assert!(refused.contains("metrics.prometheusRule.enabled: true needs the metrics"), "{refused}");
+}

@@ -101,4 +101,7 @@ fn a_declared_kind_that_gates_its_pods_brings_the_webhooks_and_rights_for_pods()
         rules.iter().filter(of_pods).any(|rule| rule["verbs"].as_array().unwrap().contains(&json!(verb)))
     };
     assert!(may("patch") && may("delete"));
+    // Those of users are not queued.
+    assert!(objects.contains_key("ClusterRole/kueue-crew-crews-example-com-editor-role"));
+    assert!(!objects.contains_key("ClusterRole/kueue-pod-editor-role"));
 }

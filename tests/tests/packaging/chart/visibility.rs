@@ -1,6 +1,6 @@
 //! The aggregated APIs in the chart: registered only if the manager serves them.
 
-use super::objects;
+use super::{OUTSIDE, objects, render};
 
 /// Whether the APIs are registered, their Service is there and the manager has the port, under these feature gates.
 fn served(gates: &str) -> [bool; 3] {
@@ -31,4 +31,20 @@ fn apis_that_the_manager_does_not_serve_are_not_registered() {
         let (enabled, _) = sluice_api::gates::Gates::from_entries(parsed).unwrap();
         assert_eq!(enabled.enabled(sluice_api::gates::Gate::VisibilityOnDemand), expected, "{gates}");
     }
+}
+
+#[test]
+fn the_apis_of_a_manager_outside_lead_to_it_or_are_not_registered() {
+    let apis =
+        |values: &[&str]| objects(values).keys().filter(|name| name.starts_with("APIService/")).count();
+    assert_eq!(apis(&OUTSIDE), 3);
+    assert_eq!(objects(&OUTSIDE)["Service/kueue-visibility-server"]["spec"]["type"], "ExternalName");
+    let [replicas, url, _] = OUTSIDE;
+    assert_eq!(apis(&[replicas, url, "visibility.apiServices=false"]), 0);
+    let gate = [
+        "controllerManager.featureGates[0].name=VisibilityOnDemand",
+        "controllerManager.featureGates[0].enabled=false",
+    ];
+    assert_eq!(apis(&[replicas, url, gate[0], gate[1]]), 0);
+    assert!(render(&[replicas, url]).is_err());
 }

@@ -1,9 +1,10 @@
 //! Partial admission: the numbers of a Job that a start writes and a stop restores, whatever its user changes in between.
 
 use serde_json::{Value, json};
+use sluice_api::gates::{Gate, Gates};
 use sluice_api::job::{JobKind, PodSetInfo};
 use sluice_api::labels;
-use sluice_jobs::{observe, start, stop, suspend};
+use sluice_jobs::{observe, start, stop, suspend, with_pods};
 
 use crate::testing::{World, apply, job};
 
@@ -174,4 +175,31 @@ fn a_job_of_which_nothing_can_be_restored_is_suspended_and_its_stop_has_ended() 
     let view = observe(JobKind::JOB, &ended);
     assert!(view.suspended && !view.stopping);
     assert_eq!(numbers(&ended), [4, 100]);
+}
+
+#[test]
+fn the_patch_of_a_smaller_number_of_pods_is_one_that_the_rules_allow() {
+    let world = World::default();
+    for mode in ["Indexed", "NonIndexed"] {
+        for equal in [None, Some("true"), Some("false")] {
+            if (mode, equal) == ("NonIndexed", Some("true")) {
+                continue;
+            }
+            let object = partial(mode, 10, 10, equal);
+            for pods in 1..10 {
+                let patch = with_pods(JobKind::JOB, &object, pods, Gates::default()).unwrap();
+                let mut fewer = object.clone();
+                json_patch::merge(&mut fewer, &patch);
+                assert_eq!(world.refusals(JobKind::JOB, &fewer, Some(&object)), "", "{patch}");
+                let completions = if equal == Some("true") { pods } else { 10 };
+                assert_eq!(numbers(&fewer), [pods, completions].map(i64::from));
+                // The smallest number that the user wants stays where it can.
+                assert_eq!(fewer["metadata"]["annotations"][LEAST].is_null(), pods <= 2);
+            }
+        }
+    }
+    let off = Gates::default().with(Gate::PartialAdmission, false);
+    let object = partial("Indexed", 10, 10, Some("true"));
+    let patch = with_pods(JobKind::JOB, &object, 1, off);
+    assert_eq!(patch, Some(json!({"spec": {"parallelism": 1}})), "nothing follows where no rule is in force");
 }
