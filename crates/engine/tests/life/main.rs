@@ -68,6 +68,7 @@ mod series;
 mod shares;
 mod shares_of_parts;
 mod sources;
+mod stopped_pods;
 mod taken_over;
 mod templates;
 mod templates_below;

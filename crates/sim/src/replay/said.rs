@@ -55,7 +55,8 @@ fn write(request: &WriteRequest) -> String {
         }
         Write::EndPods { of, then } => {
             let label = of.label.as_ref().map(|(key, value)| format!(" {key}={value}")).unwrap_or_default();
-            write!(text, "pods of {}{label}: {then:?}", of.uids.join(" "))
+            let makers = of.makers.iter().map(|name| format!(", made by {name}")).collect::<String>();
+            write!(text, "pods of {}{label}{makers}: {then:?}", of.uids.join(" "))
         }
         Write::Patch(patch) => write!(text, "PATCH {}", json(&patch.body())),
         Write::Pod(steps) => write!(text, "{steps:?}"),
