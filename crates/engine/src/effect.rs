@@ -241,6 +241,8 @@ pub struct PodsOf {
     pub uids: Vec<Arc<str>>,
     /// A label, by key and value, that the job's controller gives to the pods of all that it makes, where that may be of kinds that are not watched.
     pub label: Option<(&'static str, Arc<str>)>,
+    /// The names of those of these pods that make others: what one made may run after it has ended.
+    pub makers: Vec<Arc<str>>,
 }
 
 /// What is done about pods of a stopped or ended job.
@@ -261,12 +263,12 @@ pub enum EndPods {
     },
 }
 
-/// Pods that may use the quota of a job that is deleted or being deleted, or of such parts of it.
+/// Pods that may use the quota of a job that is stopped, deleted or being deleted, or of such parts of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftPods {
     /// The name of its Workload.
     pub workload: Arc<str>,
-    /// The UIDs of the deleted objects, and of the jobs that they controlled. One of these, or a pod of theirs, controls each of the pods; a pod that
+    /// The UIDs of these objects, and of the jobs that they controlled. One of these, or a pod of theirs, controls each of the pods; a pod that
     /// lost its owner reference carries one of the UIDs as a label. The pods themselves may be among the UIDs.
     pub of: Vec<Arc<str>>,
     /// Whether pods that carry the name of the Workload are included: not while the job continues, as its pods carry it, too.

@@ -1,4 +1,4 @@
-//! What is known of pods that may still use the quota of a job that is deleted or being deleted.
+//! What is known of pods that may still use the quota of a job that is stopped, deleted or being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +24,8 @@ pub(crate) struct LeftBehind {
     pub of: BTreeSet<Name>,
     /// Whether none exist any more.
     pub gone: bool,
+    /// Since when its own job is stopped, if its pods are looked for because that job's status does not say whether they are gone.
+    pub stopped: Option<Timestamp>,
     /// Since when its own job is known to be gone, or over.
     pub job_over: Option<Timestamp>,
     /// Since when pods of an existing job should have ended, if they are looked for because that took too long.

@@ -15,8 +15,8 @@ pub struct Scheduler {
     /// After quota became free, or a Workload came, so long for more of that before it is decided on; longer, up to 50 ms more, while many starts and
     /// admissions wait to be sent. 3 ms; at most 1 s.
     pub gather_for: Duration,
-    /// A Workload that gives its quota back waits so long for its pods to end, from its eviction or deletion on; then they are given 30 s. 1 h; 0: for as long
-    /// as they take.
+    /// A Workload that gives its quota back waits so long for its pods to end, from its eviction or deletion on, or once its job has ended; then they
+    /// are given 30 s. 1 h; 0: for as long as they take.
     pub max_termination_grace_period: Duration,
 }
 

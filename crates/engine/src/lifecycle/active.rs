@@ -1,4 +1,5 @@
-//! Whether pods of a job may still use its quota: running pods, terminating pods that can still run, and pods that its status does not show yet.
+//! Whether pods of a job may still use its quota: running pods, terminating pods that can still run, and pods that its status does not show, or not
+//! yet.
 //!
 //! A pod on a lost node terminates until the node is deleted or the pod is deleted by force. It does not count once the loss is known, which takes
 //! the lists of Nodes and Pods.
@@ -56,7 +57,7 @@ impl Engine {
         if let Some(until) = next {
             self.wake_at(until, Alarm::Job(key.clone()));
         }
-        active
+        active || self.has_pods_after_stop(key)
     }
 
     /// How many of a job's terminating pods are on nodes that are lost, and when the next node will be.

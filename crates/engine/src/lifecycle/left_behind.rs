@@ -5,8 +5,11 @@
 //! UIDs of the deleted job and of the objects that it controlled. If the whole job is to end, also by the name of the Workload that they carry: after
 //! a restart it is not known what it controlled. Pods of a job that continues carry that name, too, and are left alone.
 //!
+//! The same holds for a stopped job whose controller says so as soon as it has asked for the deletion of the pods: of that, no status says when they
+//! are gone.
+//!
 //! Pods that should end and take longer than `scheduler.maxTerminationGracePeriod` are given 30 s. Pods of a job that only a finalizer of its user
-//! holds need not end before the job does. One look serves all deleted jobs of a namespace. A job that held no quota, or had no pods, costs none.
+//! holds need not end before the job does. One look serves all such jobs of a namespace. A job that held no quota, or had no pods, costs none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +29,7 @@ use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::left_behind::{LeftBehind, PodSearches};
 use crate::outbox::{About, Open, warning};
 use crate::retry::Retry;
-use crate::world::{JobKey, WorkloadEntry, controller, is_of_group};
+use crate::world::{JobEntry, JobKey, WorkloadEntry, controller, is_of_group};
 
 /// How long pods have to end after their time is over.
 const LAST_GRACE_SECONDS: u32 = 30;
@@ -130,7 +133,8 @@ impl Engine {
         }
         // A job that was just started has pods that its status does not show yet, and an ended one may leave some that it does not show.
         let started = by_itself && !view.suspended && view.finished.is_none();
-        let runs = started || view.leaves_pods && view.finished.is_some();
+        let hides_pods = self.world.jobs.get(key).is_some_and(JobEntry::hides_pods_at_end);
+        let runs = started || hides_pods && view.finished.is_some();
         let gone = !runs && !self.is_active(key);
         if gone && !by_itself {
             return;
@@ -138,7 +142,10 @@ impl Engine {
         let of = self.with_children(&key.namespace, [Arc::clone(&view.job.uid)].into());
         for workload in holds {
             let waits = self.left.waits(&workload);
-            let mut left = self.left.pods.remove(&workload).filter(|_| waits).unwrap_or_default();
+            let known = self.left.pods.remove(&workload);
+            let stopped = known.as_ref().and_then(|known| known.stopped);
+            let mut left = known.filter(|_| waits).unwrap_or_default();
+            left.stopped = stopped;
             left.of.extend(of.iter().cloned());
             left.gone = gone && !waits;
             self.left.pods.insert(workload.clone(), left);
@@ -189,6 +196,34 @@ impl Engine {
         self.left.waits(workload)
     }
 
+    /// Whether pods of a stopped job may still run whose controller says that it has stopped before they are gone. Each stop costs one look, and more
+    /// while there are some.
+    pub(super) fn has_pods_after_stop(&mut self, key: &JobKey) -> bool {
+        let Some(entry) = self.world.jobs.get(key) else { return false };
+        let Some(stopped) = entry.seen.suspended_from else { return false };
+        let uid = Arc::clone(&entry.view.job.uid);
+        let hides_pods = |job: &JobEntry| {
+            let view = &job.view;
+            // What was not changed since its creation has never been started, and of what was looked at after the stop it is known.
+            let may_have_some = view.suspended && view.generation > 1 && !job.seen.heeded;
+            view.job.kind.integration().leaves_terminating && view.finished.is_none() && may_have_some
+        };
+        if !std::iter::once(entry).chain(self.children(key, &uid)).any(hides_pods) {
+            return false;
+        }
+        let mut holds = self.world.owned(&uid);
+        holds.retain(|workload| self.leaver(workload).is_some());
+        for workload in &holds {
+            let left = self.left.pods.entry(workload.clone()).or_default();
+            if left.stopped != Some(stopped) {
+                (left.stopped, left.gone) = (Some(stopped), false);
+                self.wait_for_look(workload);
+            }
+            self.look_for_left(workload);
+        }
+        holds.iter().any(|workload| self.left.waits(workload))
+    }
+
     /// Whether deleted jobs that this one controlled may have left pods behind.
     pub(super) fn parts_left_pods(&mut self, uid: &str) -> bool {
         if self.left.looks.is_empty() {
@@ -236,18 +271,29 @@ impl Engine {
         let job = self.world.job_of(entry).and_then(|job| self.world.jobs.get(&job));
         let goes = is_gone || job.is_some_and(|job| job.view.deleting);
         let is_over = is_gone || job.is_some_and(|job| job.view.finished.is_some());
-        let of = self.with_children(&key.namespace, self.left.pods.get(key)?.of.clone());
+        // It may run again meanwhile.
+        let suspended = job.filter(|job| job.view.suspended).map(|job| Arc::clone(&job.view.job.uid));
+        let known = self.left.pods.get_mut(key)?;
+        known.stopped = known.stopped.filter(|_| suspended.is_some());
+        let own = suspended.filter(|_| known.stopped.is_some());
+        let of = known.of.clone();
+        if of.is_empty() && own.is_none() {
+            self.left.forget(key);
+            return None;
+        }
+        let of = self.with_children(&key.namespace, of);
+        let own = self.with_children(&key.namespace, own.into_iter().collect());
         let (now, longest) = (self.now, self.config.longest_termination);
         let known = self.left.pods.get_mut(key)?;
         // Pods that an ended job leaves behind have to end, too.
         known.job_over = is_over.then(|| known.job_over.unwrap_or(now));
-        let since = to_end.into_iter().chain(known.job_over).min();
+        let since = to_end.into_iter().chain(known.job_over).chain(known.stopped).min();
         let until = since.zip(longest).and_then(|(since, longest)| since.checked_add(longest).ok());
         let is_overdue = until.is_some_and(|until| until <= now);
         let pods = LeftPods {
             workload: Arc::clone(&key.name),
-            of: of.iter().cloned().collect(),
-            by_name: goes || to_end.is_some(),
+            of: of.union(&own).cloned().collect(),
+            by_name: goes || [to_end, known.stopped, known.overdue].iter().any(Option::is_some),
             ends_within: is_overdue.then_some(LAST_GRACE_SECONDS),
         };
         known.of = of;
@@ -257,15 +303,16 @@ impl Engine {
         Some(pods)
     }
 
-    /// Whether the quota of a job with pods is kept. Pods of an evicted or deleted Workload that take longer to end than they may are given less
-    /// time; then a look finds out whether any are left that can use something, whatever the status of the job shows.
+    /// Whether the quota of a job with pods is kept. Pods of an evicted or deleted Workload, and of an ended job, that take longer to end than they
+    /// may are given less time; then a look finds out whether any are left that can use something, whatever the status of the job shows.
     pub(super) fn keeps_until_overdue(&mut self, key: &JobKey, uid: &Name, workload: &WorkloadKey) -> bool {
         let (Some(longest), Some(entry)) =
             (self.config.longest_termination, self.world.workloads.get(workload))
         else {
             return true;
         };
-        let Some(since) = to_end_since(entry) else { return true };
+        let ended = self.world.jobs.get(key).and_then(JobEntry::outlived_until);
+        let Some(since) = to_end_since(entry).or(ended) else { return true };
         let until = since.checked_add(longest).unwrap_or(Timestamp::MAX);
         if until > self.now {
             self.wake_at(until, Alarm::Job(key.clone()));
@@ -279,6 +326,7 @@ impl Engine {
             let left = self.left.pods.entry(workload.clone()).or_default();
             left.of.extend(of);
             (left.overdue, left.gone) = (Some(since), false);
+            left.job_over = left.job_over.or(ended);
             self.wait_for_look(workload);
         }
         self.look_for_left(workload);
@@ -334,8 +382,9 @@ impl Engine {
             Err(WriteError::PodsRemain(workloads)) => Some(workloads.into_iter().collect()),
             Err(error) => {
                 looks.next = looks.retry.failed(open.purpose, &error, now);
-                let note =
-                    format!("The quota of a deleted job is kept, because its pods cannot be listed: {error}");
+                let note = format!(
+                    "The quota of a deleted or stopped job is kept, because its pods cannot be listed: {error}"
+                );
                 failure = looks.retry.should_report(&error, &note).then_some(note);
                 away = Some(error);
                 None

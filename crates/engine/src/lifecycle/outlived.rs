@@ -1,14 +1,16 @@
 //! Pods that continue after their job has ended.
 //!
-//! The controllers of some kinds leave the pods of an ended job alone, by the user's choice or by default, and no longer count those that run. They
-//! use its quota: its Workload is finished once none of them runs. They may end by themselves for as long as a controller has time to carry out a
-//! stop; those that still run then are deleted. Pods that ended stay, with their logs.
+//! The controllers of some kinds leave the pods of an ended job alone, by the user's choice or by default, or do not wait for the end of those that
+//! they delete, and no longer count those that run. They use its quota: its Workload is finished once none of them runs. They may end by themselves
+//! for as long as a controller has time to carry out a stop; those that still run then are deleted. Those that take longer than
+//! `scheduler.maxTerminationGracePeriod` after that are given less time. Pods that ended stay, with their logs.
 //!
 //! Everything follows from the objects and from when the end was first seen: after a restart the time begins again. A job without such pods costs one
 //! look.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use sluice_api::job::JobView;
 
 use super::unheeded::STOP_ENFORCED;
@@ -24,12 +26,23 @@ impl JobEntry {
     pub(super) fn may_be_outlived(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.outlived.is_some())
     }
+
+    /// When those are deleted, or were.
+    pub(super) fn outlived_until(&self) -> Option<Timestamp> {
+        Some(self.trouble.as_ref()?.outlived.as_ref()?.until)
+    }
+
+    /// Whether its status, once it has ended, does not say whether pods of it still run.
+    pub(super) fn hides_pods_at_end(&self) -> bool {
+        self.view.leaves_pods || self.view.job.kind.integration().leaves_terminating
+    }
 }
 
 impl Engine {
     /// Whether pods of a job that ended may still run; sees to it that they are looked for, and end.
     pub(super) fn is_outlived(&mut self, key: &JobKey, view: &JobView) -> bool {
-        if !view.leaves_pods {
+        let own = self.world.jobs.get(key);
+        if !own.into_iter().chain(self.children(key, &view.job.uid)).any(JobEntry::hides_pods_at_end) {
             return false;
         }
         let now = self.now;

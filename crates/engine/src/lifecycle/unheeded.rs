@@ -235,7 +235,11 @@ impl Engine {
         let wraps = view.job.kind.integration().wraps_objects && view.generation > 1;
         let label = view.job.kind.label_of_pods().filter(|_| wraps && key.name.len() <= MAX_LABEL);
         let label = label.map(|label| (label, Arc::clone(&key.name)));
-        PodsOf { uids: self.owners_of_pods(key, view), label }
+        let parts = self.children(key, &view.job.uid).map(|part| &*part.view);
+        let make_pods = std::iter::once(view).chain(parts);
+        let make_pods = make_pods.filter(|view| view.job.kind.integration().maker_pods.is_some());
+        let makers = make_pods.flat_map(|view| &view.part_names).map(|name| Arc::from(name.as_str()));
+        PodsOf { uids: self.owners_of_pods(key, view), label, makers: makers.collect() }
     }
 
     /// The UIDs of a job and of those that it controls; without those that are left to their own controller.

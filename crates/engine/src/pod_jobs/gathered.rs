@@ -69,21 +69,34 @@ impl Engine {
             }
         }
         let is_group = job.shape.is_of_members_alone();
+        let pod_sets = role_counts(entry);
+        let strangers = job.pods.waiting_strangers(&pod_sets).filter(|_| is_group);
+        let strangers: Vec<_> = strangers.map(|member| Arc::clone(&member.name)).collect();
+        let note = if let Some(pod) = strangers.first() {
+            let role = job.pods.get(pod).map(|member| &*member.role).unwrap_or_default();
+            Some(format!(
+                "The pod {pod:?} waits: the Workload of the group has no pods of its shape (role {role:?})"
+            ))
+        } else {
+            let first = too_large.first().filter(|_| is_group);
+            first.map(|pod| {
+                format!("The pod {pod:?} waits: it requests more than its role in the Workload has quota for")
+            })
+        };
         if let Some(job) = self.world.pod_jobs.get_mut(key) {
             job.pods.set_back(&too_large);
+            job.pods.set_back(&strangers);
         }
-        if is_group && let Some(pod) = too_large.first() {
-            self.report_too_large(key, pod);
+        if let Some(note) = note {
+            self.report_waiting(key, &note);
         }
         chosen
     }
 
-    /// A pod of a group waits until it is removed: it would use more than its role has quota for.
-    fn report_too_large(&mut self, key: &JobKey, pod: &Name) {
+    /// A pod of a group waits until it is removed: there is no quota for such a pod.
+    fn report_waiting(&mut self, key: &JobKey, note: &str) {
         let Some(view) = self.world.jobs.get(key).map(|entry| Arc::clone(&entry.view)) else { return };
-        let note =
-            format!("The pod {pod:?} waits: it requests more than its role in the Workload has quota for");
-        self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", &note);
+        self.report_job(key, &view, EventType::Warning, "ErrWorkloadCompose", note);
     }
 
     /// The quota of one pod of each pod set of a Workload: the requests of its template, or those when it was admitted.

@@ -8,6 +8,7 @@ use sluice_core::Name;
 use sluice_jobs::pods::{Member, RoleCount, StopReason, is_group_workload};
 
 use super::view::about_pod;
+use super::workload::waits_for_others;
 use super::writes::removal;
 use crate::effect::Purpose;
 use crate::engine::Engine;
@@ -50,6 +51,8 @@ impl Engine {
         if is(entry.status(), Type::Finished)
             || entry.object.metadata.deletion_timestamp.is_some()
             || !is_group_workload(&annotations, &self.config.gates)
+            // It is made again.
+            || waits_for_others(job, group, entry)
         {
             return false;
         }

@@ -1,6 +1,6 @@
 //! The Workload of a group: it has the group's name, and all pods own it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -8,17 +8,33 @@ use serde_json::json;
 use sluice_api::conditions::{self, Wanted, WorkloadCondition as Type};
 use sluice_api::job::JobView;
 use sluice_core::{Name, WorkloadKey};
-use sluice_jobs::pods::{MAX_OWNER_BYTES, Replacement, is_group_workload, owner_reference, replacement};
+use sluice_jobs::pods::{
+    MAX_OWNER_BYTES, Replacement, RoleCount, is_group_workload, owner_reference, replacement,
+};
 
 use super::index::PodJob;
 use super::tend::role_counts;
 use crate::effect::{Effect, Event, EventType, Purpose};
 use crate::engine::{Alarm, Engine};
-use crate::ingest::workload::is;
+use crate::ingest::workload::{is, reserved};
 use crate::lifecycle::body::{self, strict_patch};
 use crate::lifecycle::matching::OwnWorkload;
 use crate::outbox::{About, normal};
-use crate::world::{JobKey, workload_ref};
+use crate::world::{JobKey, WorkloadEntry, workload_ref};
+
+/// Whether a Workload that has no quota is for other pods than its group has by now: its user may replace pods that wait, and change their number.
+pub(super) fn waits_for_others(job: &PodJob, group: &str, entry: &WorkloadEntry) -> bool {
+    let status = entry.status();
+    let is_at_rest = entry.decision.is_none() && entry.object.spec.active;
+    if !is_at_rest || reserved(status) || is(status, Type::Evicted) {
+        return false;
+    }
+    let Ok(composed) = job.pods.compose(group) else { return false };
+    let of = |sets: Vec<RoleCount>| -> BTreeMap<_, _> {
+        sets.into_iter().filter(|set| set.count > 0).map(|set| (set.role, set.count)).collect()
+    };
+    of(composed.pod_sets) != of(role_counts(entry))
+}
 
 impl Engine {
     /// The group of a job, if the job is a group.
@@ -56,9 +72,10 @@ impl Engine {
         if is(entry.status(), Type::Finished) {
             return OwnWorkload::One(workload);
         }
-        if !job.pods.against(&role_counts(entry)).matches {
+        let matches = job.pods.against(&role_counts(entry)).matches;
+        if !matches || waits_for_others(job, group, entry) {
             let why = "No matching Workload; restoring pod templates according to existent Workload";
-            if !self.stop_pods(key, view, why) && !self.is_active(key) {
+            if matches || !self.stop_pods(key, view, why) && !self.is_active(key) {
                 let note = format!("Deleted not matching Workload: {workload}");
                 let reported = normal(self.about_job(key, view), "DeletedWorkload", note);
                 self.delete_workload(&workload, vec![reported]);
@@ -165,11 +182,13 @@ impl Engine {
         let Some(job) = self.world.pod_jobs.get(key).filter(|job| job.group.is_some()) else { return false };
         let entry = &self.world.workloads[workload];
         let status = entry.status();
-        let mut absent = job.pods.against(&role_counts(entry)).absent;
-        if job.pods.is_fast() {
-            // Pods that were not created yet do not count as missing.
-            absent = absent.min(i32::try_from(job.pods.lost()).unwrap_or(i32::MAX));
-        }
+        let pod_sets = role_counts(entry);
+        // A group that does not wait for its pods needs one of each role: the first makes, or waits for, the others.
+        let absent = if job.pods.is_fast() {
+            job.pods.roles_without_pods(&pod_sets)
+        } else {
+            job.pods.against(&pod_sets).absent
+        };
         let says = |type_: Type| {
             let found = conditions::find(&status.conditions, type_.as_str())?;
             Some(Replacement {

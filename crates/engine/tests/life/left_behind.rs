@@ -245,7 +245,8 @@ fn where_it_cannot_be_looked_the_quota_is_kept() {
     assert!(!runs(&c, "new"));
     let notes = c.notes("FailedDelete");
     assert!(
-        notes.len() == 1 && notes[0].starts_with("Workload/job-old: The quota of a deleted job is kept"),
+        notes.len() == 1
+            && notes[0].starts_with("Workload/job-old: The quota of a deleted or stopped job is kept"),
         "{notes:?}"
     );
     c.refuse = None;

@@ -10,15 +10,21 @@ use crate::model::{Api, Cluster, condition};
 
 /// An MPIJob that ended, in a queue with room for it alone; its controller removes no pods, and some may run.
 fn ended(leaves_pods: bool, run: bool) -> Cluster {
+    ended_of(JobKind::MPI_JOB, leaves_pods, run)
+}
+
+fn ended_of(kind: JobKind, leaves_pods: bool, run: bool) -> Cluster {
     let mut c = Cluster::plain();
-    ends(&mut c, leaves_pods, run);
+    c.config.frameworks.insert(kind);
+    c.restart();
+    ends(&mut c, kind, leaves_pods, run);
     c
 }
 
-fn ends(c: &mut Cluster, leaves_pods: bool, run: bool) {
+fn ends(c: &mut Cluster, kind: JobKind, leaves_pods: bool, run: bool) {
     c.api.simple("2", &json!({}));
     let mut mpi = job("team-a", "mpi", "lq", 2, "1");
-    (mpi.job.kind, mpi.leaves_pods) = (JobKind::MPI_JOB, leaves_pods);
+    (mpi.job.kind, mpi.leaves_pods) = (kind, leaves_pods);
     c.api.add_job(mpi);
     c.settle();
     assert!(!c.api.job("mpi").view.suspended);
@@ -66,11 +72,62 @@ fn pods_that_end_by_themselves_give_the_quota_back_and_stay() {
 
 #[test]
 fn a_job_whose_pods_all_ended_is_finished_at_once() {
-    for (leaves_pods, writes) in [(true, 1), (false, 0)] {
-        let c = ended(leaves_pods, false);
-        assert!(finished(&c) && !c.api.job("next").view.suspended);
-        assert_eq!(looks(&c), writes, "one look where pods may be left");
+    for (kind, leaves_pods, writes) in [
+        (JobKind::MPI_JOB, true, 1),
+        (JobKind::MPI_JOB, false, 1),
+        (JobKind::SPARK_APPLICATION, true, 1),
+        (JobKind::JOB, false, 0),
+        (JobKind::RAY_JOB, false, 0),
+    ] {
+        let c = ended_of(kind, leaves_pods, false);
+        assert!(finished(&c) && !c.api.job("next").view.suspended, "{kind:?}");
+        assert_eq!(looks(&c), writes, "{kind:?}: one look where pods may be left");
     }
+}
+
+/// A sidecar keeps the driver's pod running.
+#[test]
+fn the_pods_of_an_ended_application_keep_its_quota() {
+    let object = json!({
+        "metadata": {"name": "pi", "uid": "u"},
+        "spec": {"mode": "cluster", "driver": {}, "executor": {}},
+        "status": {"applicationState": {"state": "COMPLETED"}},
+    });
+    let leaves_pods = sluice_jobs::observe(JobKind::SPARK_APPLICATION, &object).leaves_pods;
+    let mut c = ended_of(JobKind::SPARK_APPLICATION, leaves_pods, true);
+    assert!(!finished(&c) && c.api.job("next").view.suspended);
+    c.advance(31);
+    assert!(!c.api.job("mpi").pods, "those that still run are deleted");
+    c.advance(60);
+    assert!(finished(&c) && !c.api.job("next").view.suspended);
+}
+
+/// With `cleanPodPolicy: All` the operators ask for the deletion of the pods, and count none of them from then on.
+#[test]
+fn pods_that_the_controller_deletes_at_the_end_hold_their_quota_until_they_are_gone() {
+    let mut c = Cluster::plain();
+    c.config.longest_termination = Some(jiff::SignedDuration::from_mins(10));
+    c.restart();
+    c.pods_vanish = false;
+    c.api.simple("2", &json!({}));
+    let mut torch = job("team-a", "mpi", "lq", 2, "1");
+    torch.job.kind = JobKind::PYTORCH_JOB;
+    c.api.add_job(torch);
+    c.settle();
+    c.api.add_job(job("team-a", "next", "lq", 2, "1"));
+    c.api.edit_job("mpi", |job| job.stopping_pods = true);
+    let uid = c.api.job("mpi").view.job.uid.clone();
+    c.api.ending_pods.insert(uid.clone());
+    c.api.finish_job("mpi", true);
+    c.advance(600);
+    assert!(!finished(&c) && c.api.job("next").view.suspended);
+    assert!(c.api.hurried.is_empty(), "they may take so long");
+    c.advance(40);
+    assert!(c.api.hurried.contains(&uid), "they are given less time");
+    assert!(!finished(&c));
+    c.api.ending_pods.clear();
+    c.advance(31);
+    assert!(finished(&c) && !c.api.job("next").view.suspended);
 }
 
 #[test]
@@ -146,7 +203,7 @@ fn those_that_take_longer_than_they_may_are_given_less_time() {
     let mut c = Cluster::plain();
     c.config.longest_termination = Some(jiff::SignedDuration::from_mins(10));
     c.restart();
-    ends(&mut c, true, true);
+    ends(&mut c, JobKind::MPI_JOB, true, true);
     c.api.edit_job("mpi", |job| job.disobeys = Disobeys::MakesOthers);
     let (uid, of) = (c.api.job("mpi").view.job.uid.clone(), Api::workload_ref(&c.workload("mpi")));
     c.api.delete(&of);

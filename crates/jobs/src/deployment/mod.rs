@@ -39,7 +39,7 @@ impl Adapter for Deployment {
     }
 
     fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
-        made_pod(self.kind(), object, number)
+        made_pod(self.kind(), object, 0, number)
     }
 
     /// Its queue is fixed as soon as one of its pods is ready.

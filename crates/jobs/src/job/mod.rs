@@ -162,7 +162,8 @@ fn observe(job: &Value) -> JobView {
     let selector = selector.filter(|_| !is_large);
     view.pod_selector = selector.and_then(|selector| LabelSelector::deserialize(selector).ok()).map(Arc::new);
     let count = object::pods_of_job_spec(spec);
-    view.pods_ready = ready_pods(status) >= i64::from(count);
+    // An index that failed for good gets no pod any more.
+    view.pods_ready = ready_pods(status).saturating_add(failed_indexes(job)) >= i64::from(count);
     view.ready = object::int(&status["ready"]).unwrap_or(0).max(0);
     view.reclaimable = reclaimable(spec, status, count).into_iter().collect();
     let mut pod_sets = described::pod_sets(JobKind::JOB, job, &GENERATED_LABELS);

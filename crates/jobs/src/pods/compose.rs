@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_api::labels;
 
 use super::group::{Group, Role};
+use super::member::Member;
 use super::order::{Keep, Leave};
 use super::owners::{MAX_OWNER_BYTES, OWNER_BYTES};
 use crate::object::{MAX_POD_SETS, saturated};
@@ -247,7 +248,7 @@ impl Group {
             let (counting, inactive) = (pods.counting.len(), pods.inactive.len());
             result.matches |= wanted_here > 0;
             result.absent = result.absent.saturating_add(count(wanted_here.saturating_sub(counting)));
-            result.excess.extend(beyond(&pods.counting, *wanted));
+            result.excess.extend(self.without_successors(beyond(&pods.counting, *wanted), pods.leaving));
             let replaced = (inactive + counting).saturating_sub(wanted_here).min(inactive);
             // Pods without our finalizer are replaced first, and need nothing.
             let last = pods.held_inactive().rev().take(replaced.saturating_sub(pods.released));
@@ -255,6 +256,16 @@ impl Group {
         }
         result.strangers = self.strangers(&known);
         result
+    }
+
+    /// Surplus pods without those that wait to take the place of pods of their role that are `leaving`.
+    fn without_successors(&self, mut surplus: Vec<Arc<str>>, mut leaving: usize) -> Vec<Arc<str>> {
+        surplus.retain(|name| {
+            let succeeds = leaving > 0 && self.get(name).is_some_and(|member| member.gated);
+            leaving -= usize::from(succeeds);
+            !succeeds
+        });
+        surplus
     }
 
     /// Pods that run, or may at any time, and that a Workload with these pod sets is not for: of other roles, or more than it has.
@@ -268,6 +279,22 @@ impl Group {
             }
         }
         names
+    }
+
+    /// How many of these pod sets have no pod that counts.
+    pub fn roles_without_pods(&self, pod_sets: &[RoleCount]) -> i32 {
+        let has_none = |set: &&RoleCount| {
+            set.count > 0 && self.roles.get(&set.role).is_none_or(|pods| pods.counting.is_empty())
+        };
+        i32::try_from(pod_sets.iter().filter(has_none).count()).unwrap_or(i32::MAX)
+    }
+
+    /// The pods that wait and were not set back, of other roles than these.
+    pub fn waiting_strangers(&self, pod_sets: &[RoleCount]) -> impl Iterator<Item = &Member> {
+        let is_other = move |role: &Arc<str>| pod_sets.iter().all(|set| set.role != *role);
+        let others = self.roles.iter().filter(move |(role, _)| is_other(role));
+        let others = others.flat_map(|(_, pods)| &pods.waiting);
+        others.filter_map(|keep| self.members.get(&keep.name))
     }
 
     /// Pods of other roles than these that run, or may at any time.

@@ -28,6 +28,8 @@ pub(super) struct Role {
     pub using: usize,
     /// The number of counted pods that have not ended.
     pub unended: usize,
+    /// How many of these are being deleted: others may wait to take their places.
+    pub leaving: usize,
     /// The number of pods that run, or may at any time, and are not being deleted.
     pub free: usize,
     /// The same by their requests.
@@ -120,6 +122,7 @@ impl Group {
             step(&mut role.ungated, !member.gated);
             step(&mut role.using, member.is_free());
             step(&mut role.unended, !member.ended());
+            step(&mut role.leaving, !member.ended() && !present);
             let bytes = member.name.len();
             self.name_bytes = if add { self.name_bytes + bytes } else { self.name_bytes - bytes };
         } else {
@@ -198,11 +201,6 @@ impl Group {
     /// Whether all pods are gone.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
-    }
-
-    /// How many pods do not count: they failed, or were deleted before they had a node.
-    pub fn lost(&self) -> usize {
-        self.members.len() - self.counting.len()
     }
 
     /// Whether every pod is being deleted.

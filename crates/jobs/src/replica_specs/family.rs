@@ -16,6 +16,7 @@ pub(super) const KUBEFLOW: Integration = Integration {
     succeeded: "Succeeded",
     failed: "Failed",
     follows_changes: true,
+    leaves_terminating: true,
     ..PLAIN
 };
 

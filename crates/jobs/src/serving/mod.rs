@@ -47,14 +47,15 @@ pub(crate) fn status(object: &Value, state: State) -> Value {
     json!({"replicas": count(running), "readyReplicas": count(ready)})
 }
 
-/// The pod with this number, as its controller makes it. Unlike a real one its owner is the object itself, and its name has a number, whatever the
-/// kind.
-pub(crate) fn made_pod(kind: JobKind, object: &Value, number: usize) -> Option<Value> {
+/// The pod with this number, as its controller makes it, which begins to count with `first`. Unlike a real one its owner is the object itself, and
+/// its name has a number, whatever the kind.
+pub(crate) fn made_pod(kind: JobKind, object: &Value, first: u32, number: usize) -> Option<Value> {
     if !usize::try_from(replicas(object)).is_ok_and(|replicas| number < replicas) {
         return None;
     }
     let name = object["metadata"]["name"].as_str()?;
     let index = kind.integration().pod_index;
+    let number = usize::try_from(first).ok()?.checked_add(number)?;
     Some(pod(&MadePod {
         object,
         template: object.pointer(template(kind))?,

@@ -19,6 +19,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     pods_are_labelled: true,
     maker_pods: Some("spark-role=driver"),
     follows_changes: true,
+    leaves_terminating: true,
     pods_by_adapter: Some(
         "an application has no whole templates: fields for driver and executors say what their pods look like",
     ),

@@ -47,6 +47,8 @@ impl Adapter for SparkApplication {
         view.suspended = self.is_suspended(object);
         view.active = !IDLE.contains(&state(object));
         view.finished = self.finished(object);
+        // A sidecar keeps a pod running after its program has ended, and the operator lets it.
+        view.leaves_pods = true;
         view.part_names = vec![pod::driver_name(object)];
         view.running = executors_that_run(object);
         view.pods_ready =

@@ -97,6 +97,14 @@ fn the_driver_is_named_as_the_operator_names_it() {
 }
 
 #[test]
+fn the_operator_leaves_pods_that_still_run_when_it_has_ended() {
+    for state in ["COMPLETED", "FAILED"] {
+        let view = in_state(state);
+        assert!(view.finished.is_some() && view.leaves_pods, "{state}");
+    }
+}
+
+#[test]
 fn the_templates_of_the_user_come_first() {
     let object = changed(|spec| {
         spec["nodeSelector"] = json!({"zone": "a"});

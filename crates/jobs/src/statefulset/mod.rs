@@ -12,6 +12,7 @@ use crate::adapter::{Adapter, Change, State};
 use crate::described;
 use crate::object::{self, int};
 use crate::patch::Patch;
+use crate::pod_group::PodGroup;
 use crate::pods::{Composite, GatheredPods};
 use crate::review::{Context, Violations};
 use crate::scheduling::StartError;
@@ -56,7 +57,12 @@ impl Adapter for StatefulSet {
     }
 
     fn made_pod(&self, object: &Value, number: usize) -> Option<Value> {
-        made_pod(self.kind(), object, number)
+        made_pod(self.kind(), object, first_ordinal(object), number)
+    }
+
+    /// The label of its pods has their ordinal.
+    fn first_index(&self, object: &Value, _groups: &[PodGroup<'_>], _at: usize) -> u32 {
+        if self.skips(object) { 0 } else { first_ordinal(object) }
     }
 
     /// Its queue is fixed as soon as one of its pods is ready.
@@ -87,6 +93,11 @@ impl Adapter for StatefulSet {
             keeps_shape([old, change.object], template(self.kind()), violations);
         }
     }
+}
+
+/// The ordinal of its first pod.
+fn first_ordinal(object: &Value) -> u32 {
+    int(&object["spec"]["ordinals"]["start"]).and_then(|start| u32::try_from(start).ok()).unwrap_or(0)
 }
 
 /// Whether its pods wait for admission.

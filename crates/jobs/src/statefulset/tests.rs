@@ -46,6 +46,25 @@ fn the_template_of_a_stateful_set_makes_its_pods_one_group() {
 }
 
 #[test]
+fn pods_that_are_counted_from_another_number_say_so() {
+    let kind = JobKind::STATEFUL_SET;
+    let mut object = stateful_set(3);
+    object["spec"]["ordinals"] = json!({"start": 2});
+    let offset = |object: &Value| {
+        let annotations = &object["spec"]["template"]["metadata"]["annotations"];
+        annotations["kueue.x-k8s.io/pod-index-offset"].as_str().map(str::to_owned)
+    };
+    let made = World::default().written(kind, Operation::Create, &object);
+    assert_eq!(offset(&made).as_deref(), Some("2"));
+    let pod = sluice_jobs::made_pod(kind, &made, 0).unwrap();
+    assert_eq!(pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "2");
+    for start in [json!(0), Value::Null] {
+        object["spec"]["ordinals"]["start"] = start;
+        assert_eq!(offset(&World::default().written(kind, Operation::Create, &object)), None);
+    }
+}
+
+#[test]
 fn what_the_quota_of_a_stateful_set_is_for_changes_only_without_replicas() {
     let (world, kind) = (World::default(), JobKind::STATEFUL_SET);
     let made = |replicas| world.written(kind, Operation::Create, &stateful_set(replicas));

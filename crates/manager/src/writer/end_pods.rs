@@ -176,9 +176,11 @@ pub async fn end(
         Some((key, value)) => list(sending, &job.namespace, &with_label(key, value)).await?,
         None => Vec::new(),
     };
+    let makers = makers(sending, &job.namespace, of).await?;
     // What carries the label is one of them, also if its own controller is not known; and so are those that it made.
     let labelled: BTreeSet<_> = labelled.iter().map(|pod| &*pod.metadata.uid).collect();
-    let uids = of.uids.iter().map(|uid| &**uid).chain(labelled.iter().copied());
+    let makers = makers.iter().map(|pod| &*pod.metadata.uid);
+    let uids = of.uids.iter().map(|uid| &**uid).chain(labelled.iter().copied()).chain(makers);
     let below = by_controller(&items).below(uids);
     let own = items.iter().zip(below).filter(|(pod, below)| *below || labelled.contains(&*pod.metadata.uid));
     let all = own.map(|(pod, _)| pod);
@@ -203,6 +205,24 @@ pub async fn end(
     }
     let count = |pods: usize| u32::try_from(pods).unwrap_or(u32::MAX);
     Err(WriteError::PodsLeft { going_on: count(going_on.len()), leaving: count(leaving) })
+}
+
+/// The pods that make others, if they are its own; also those that have ended.
+async fn makers(sending: &Sending, namespace: &Arc<str>, of: &PodsOf) -> Result<Vec<Item>, WriteError> {
+    let mut own = Vec::new();
+    for name in of.makers.iter().filter(|name| may_be_name(name)) {
+        let mut named =
+            list(sending, namespace, &format!("fieldSelector=metadata.name%3D{name}&limit=1")).await?;
+        named.retain(|pod| of.uids.iter().any(|uid| pod.metadata.controller.as_deref() == Some(&**uid)));
+        own.extend(named);
+    }
+    Ok(own)
+}
+
+/// Whether a pod may have this name. It is its user's, and is written into a query.
+fn may_be_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-' || c == b'.')
 }
 
 /// Looks in a namespace for what is left of jobs that are gone.

@@ -55,7 +55,9 @@ fn write(request: &WriteRequest) -> String {
         }
         Write::EndPods { of, then } => {
             let label = of.label.as_ref().map(|(key, value)| format!(" {key}={value}")).unwrap_or_default();
-            write!(text, "pods of {}{label}: {then:?}", of.uids.join(" "))
+            let (uids, makers) = (of.uids.join(" "), of.makers.join(" "));
+            let by = if makers.is_empty() { "" } else { ", made by " };
+            write!(text, "pods of {uids}{label}{by}{makers}: {then:?}")
         }
         Write::Patch(patch) => write!(text, "PATCH {}", json(&patch.body())),
         Write::Pod(steps) => write!(text, "{steps:?}"),

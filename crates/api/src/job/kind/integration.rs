@@ -138,6 +138,8 @@ pub struct Integration {
     pub generates: &'static [&'static str],
     /// Whether its status counts pods that are being deleted, in `status.terminating`.
     pub counts_terminating: bool,
+    /// Whether its controller says that a job has stopped, or ended, as soon as it has asked for the deletion of its pods: these may still run.
+    pub leaves_terminating: bool,
     /// Whether its controller says in the condition `Suspended`, set to `False` by another, when it has seen a stop.
     pub confirms_stops: bool,
     /// Whether its controller comes back to a stopped job until its pods are gone.
@@ -200,6 +202,7 @@ pub(super) const PLAIN: Integration = Integration {
     restart_label: None,
     generates: &[],
     counts_terminating: false,
+    leaves_terminating: false,
     confirms_stops: false,
     enforces_stops: false,
     observes_generation: false,

@@ -168,6 +168,15 @@ fn ready_pods_of_a_job_include_those_not_counted_yet() {
 }
 
 #[test]
+fn an_index_that_failed_for_good_is_not_waited_for() {
+    let ready = |status: Value| observe_job(|job| job["status"] = status).pods_ready;
+    assert!(!ready(json!({"ready": 2, "failedIndexes": ""})));
+    assert!(!ready(json!({"ready": 1, "failedIndexes": "0"})));
+    assert!(ready(json!({"ready": 2, "failedIndexes": "0"})));
+    assert!(ready(json!({"ready": 1, "succeeded": 1, "failedIndexes": "2"})));
+}
+
+#[test]
 fn pods_that_will_not_come_again_are_reclaimable() {
     let reclaimable = |spec: Value, status: Value| {
         observe_job(|job| {

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_jobs::pods::{Group, MAX_OWNER_BYTES, Member, Phase, owner_bytes, owner_reference};
+use sluice_jobs::pods::{Group, MAX_OWNER_BYTES, Member, Phase, RoleCount, owner_bytes, owner_reference};
 
 use super::{at, counts, created, deleted, member, phase, pod, role, total, with};
 
@@ -97,7 +97,14 @@ mod naive {
             let mut gone = inactive.split_off(inactive.len() - replaced);
             gone.reverse();
             result.replaced.extend(gone.iter().filter(|pod| pod.held).map(|pod| Arc::clone(&pod.name)));
-            result.excess.extend(active.iter().skip(wanted).map(|pod| Arc::clone(&pod.name)));
+            let mut leaving = active.iter().filter(|pod| pod.deleted_by.is_some() && !pod.ended()).count();
+            for pod in active.iter().skip(wanted) {
+                if pod.gated && leaving > 0 {
+                    leaving -= 1;
+                } else {
+                    result.excess.push(Arc::clone(&pod.name));
+                }
+            }
         }
         let free = pods.iter().filter(|pod| pod.is_free() && pod.deleted_by.is_none());
         let strangers = free.filter(|pod| pod_sets.iter().all(|set| set.role != pod.role));
@@ -161,6 +168,9 @@ proptest! {
             let mut against = group.against(&pod_sets);
             against.strangers.sort();
             prop_assert_eq!(against, naive::against(&all, &pod_sets));
+            let empty = |set: &&RoleCount| !all.iter().any(|pod| pod.counts() && pod.role == set.role);
+            let empty = pod_sets.iter().filter(empty).count();
+            prop_assert_eq!(group.roles_without_pods(&pod_sets), i32::try_from(empty).unwrap());
         }
         let succeeded = all.iter().filter(|pod| pod.phase == Phase::Succeeded).count();
         let unended = all.iter().any(|pod| !pod.ended());
@@ -182,7 +192,6 @@ proptest! {
         let held = all.iter().filter(|pod| pod.held).map(|pod| &pod.name);
         prop_assert!(group.held().map(|pod| &pod.name).eq(held));
         prop_assert_eq!(group.is_leaving(), all.iter().all(|pod| pod.deleted_by.is_some()));
-        prop_assert_eq!(group.lost(), all.iter().filter(|pod| !pod.counts()).count());
         let roles: std::collections::BTreeSet<_> = all.iter().filter(|pod| pod.counts()).map(|pod| &pod.role).collect();
         prop_assert!(group.speakers().map(|pod| &pod.role).eq(roles));
     }

@@ -36,12 +36,27 @@ async fn looked_for(
     then: EndPods,
     labelled: bool,
 ) -> (Result<(), WriteError>, Vec<(Method, String, String)>) {
+    let label = labelled.then(|| ("example.com/of", "job".into()));
+    looked_by(PodsOf { uids: vec!["a".into(), "b".into()], label, makers: Vec::new() }, pages, then).await
+}
+
+/// The same by these marks. A query for a name finds a pod that is in no page: the job's, if the name says so.
+async fn looked_by(
+    of: PodsOf,
+    pages: Vec<Vec<Value>>,
+    then: EndPods,
+) -> (Result<(), WriteError>, Vec<(Method, String, String)>) {
     let sent = Arc::new(Mutex::new(Vec::new()));
     let (noted, pages) = (Arc::clone(&sent), Arc::new(pages));
     let client = fake_api::client(move |method: Method, uri: Uri, body: Bytes| {
         let (text, body) = (uri.to_string(), String::from_utf8_lossy(&body).into_owned());
         let answer = match &method {
             &Method::GET => {
+                let named = text.split("metadata.name%3D").nth(1).and_then(|rest| rest.split('&').next());
+                if let Some(name) = named {
+                    let own = pod(name, if name.starts_with("own") { "a" } else { "c" }, false);
+                    return std::future::ready(found(&json!({"metadata": {}, "items": [own]})));
+                }
                 if text.contains("labelSelector=example.com%2Fof%3Djob") {
                     return std::future::ready(found(&json!({"metadata": {}, "items": pages.last()})));
                 }
@@ -66,8 +81,6 @@ async fn looked_for(
     } else {
         ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", "job")
     };
-    let label = labelled.then(|| ("example.com/of", "job".into()));
-    let of = PodsOf { uids: vec!["a".into(), "b".into()], label };
     let result = end(&sending, &job, "v2beta1", &of, &then).await;
     let sent = sent.lock().unwrap().clone();
     (result, sent)
@@ -130,6 +143,24 @@ async fn pods_with_the_label_are_found_also_where_other_objects_control_them() {
     let names: BTreeSet<_> = deleted.map(|(_, uri, _)| uri.rsplit('/').next().unwrap()).collect();
     assert_eq!(names, ["of-set", "worker"].into(), "and what they made");
     assert_eq!(looked(pages(), EndPods::Delete).await.0, Ok(()), "without it they are not known");
+}
+
+/// A driver that has ended is in no list of those that have not.
+#[tokio::test]
+async fn what_a_pod_made_is_found_after_that_has_ended_if_it_was_the_jobs_own() {
+    for (maker, found) in [("own-driver", 1), ("other-driver", 0)] {
+        let pages = vec![vec![pod("executor", &format!("u-{maker}"), false), pod("theirs", "c", false)]];
+        let of = PodsOf { uids: vec!["a".into()], label: None, makers: vec![maker.into()] };
+        let (result, sent) = looked_by(of, pages, EndPods::Delete).await;
+        let left = WriteError::PodsLeft { going_on: 1, leaving: 0 };
+        assert_eq!(result, if found > 0 { Err(left) } else { Ok(()) }, "{maker}");
+        let deleted: Vec<_> = sent.iter().filter(|(method, ..)| method == Method::DELETE).collect();
+        assert_eq!(deleted.len(), found, "{maker}");
+        assert!(deleted.iter().all(|(_, uri, _)| uri.ends_with("/executor")));
+    }
+    let of = PodsOf { uids: vec!["a".into()], label: None, makers: vec!["a&limit=9".into()] };
+    let (result, sent) = looked_by(of, Vec::new(), EndPods::Look).await;
+    assert_eq!((result, sent.len()), (Ok(()), 1), "no pod has such a name");
 }
 
 fn left(workload: &str, of: &[&str]) -> LeftPods {

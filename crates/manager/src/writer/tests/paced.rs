@@ -210,7 +210,7 @@ async fn that_the_api_server_is_not_busy_any_more_is_reported_although_nothing_e
 /// A look for the pods of a job.
 fn look(id: u64, then: EndPods) -> WriteRequest {
     let object = ObjectRef::namespaced(Kind::Job(JobKind::MPI_JOB), "ns", format!("job-{id}"));
-    let write = Write::EndPods { of: PodsOf { uids: vec!["a".into()], label: None }, then };
+    let write = Write::EndPods { of: PodsOf { uids: vec!["a".into()], ..PodsOf::default() }, then };
     WriteRequest { id: EffectId(id), object, purpose: Purpose::EndPods, write }
 }
 
