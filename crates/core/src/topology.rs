@@ -2,12 +2,12 @@
 //!
 //! Nodes have dense ids here, and so have places: the lowest domains of trees, which are nodes or groups of nodes. A place outlives its nodes, and
 //! its usage by pods counts again when they come back. Each place has one row of free amounts. The tree of a flavor lists its leaves in the order of
-//! their values; a placement lays them out as arrays, level by level, and keeps these until a leaf is added or removed. A change of a node affects
-//! the leaves of that node only.
+//! their values; a placement lays them out as arrays, level by level, and keeps these; leaves that came or went since follow before the next one. A
+//! change of a node affects the leaves of that node only.
 //!
-//! Files, from the bottom: `spec`, `request`, `message` (inputs and outputs); `columns`, `ledger`, `places`, `taints`, `hosts`, `layout`, `latest`, `trees`
-//! (tables); `ask`, `needs`, `counts`, `filter`, `search`, `fewest`, `balanced`, `placer`, `replace`, `slice_moves` (one placement); `world` (the state),
-//! `booking` (its usage), `events`, `place`, `largest_fit`, `domain_fits`, `trial`, `audit` (operations).
+//! Files, from the bottom: `spec`, `request`, `message` (inputs and outputs); `columns`, `ledger`, `places`, `taints`, `hosts`, `positions`, `layout`,
+//! `latest`, `laid`, `trees` (tables); `ask`, `needs`, `counts`, `filter`, `search`, `fewest`, `balanced`, `placer`, `replace`, `slice_moves` (one
+//! placement); `world` (the state), `booking` (its usage), `events`, `place`, `largest_fit`, `domain_fits`, `trial`, `audit` (operations).
 
 mod ask;
 mod audit;
@@ -21,6 +21,7 @@ mod fewest;
 mod filter;
 mod hosts;
 mod kept;
+mod laid;
 mod largest_fit;
 mod latest;
 mod layout;
@@ -30,6 +31,7 @@ mod needs;
 mod place;
 mod placer;
 mod places;
+mod positions;
 mod replace;
 mod request;
 mod search;

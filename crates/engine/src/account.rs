@@ -1,7 +1,5 @@
 //! What the engine knows of one workload, as a value: other programs show explanations from it.
 
-use std::ops::Bound;
-
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition};
 use sluice_api::job::JobKind;
@@ -145,9 +143,7 @@ impl Accounting {
 impl Engine {
     /// The names of the next `most` nodes behind one, in their order.
     pub fn node_names(&self, behind: Option<&Name>, most: usize) -> Vec<Name> {
-        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
-        let all = self.world.nodes.range::<Name, _>((from, Bound::Unbounded));
-        all.map(|(name, _)| Name::clone(name)).take(most).collect()
+        self.world.nodes.names_after(behind).take(most).cloned().collect()
     }
 
     /// The account of a Workload, or of a job's Workload, with at most `most` of those ahead of it: see [`Accounting`].

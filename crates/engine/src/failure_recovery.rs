@@ -133,7 +133,7 @@ impl Engine {
         }
         let is_unreachable =
             |node: &slim::Node| node.taints.iter().any(|t| t.key == labels::NODE_UNREACHABLE_TAINT);
-        if !self.world.nodes.get(&pod.node).is_some_and(|node| is_unreachable(node)) {
+        if !self.world.nodes.get(&pod.node).is_some_and(is_unreachable) {
             return;
         }
         let (purpose, write, then) = if !pod.ended || !pod.reported {

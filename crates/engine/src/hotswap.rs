@@ -73,8 +73,8 @@ impl Engine {
     /// What is another way with a node that was there before, with what it had and has for pods.
     pub(crate) fn node_change(
         &self,
-        (before, had): (&slim::Node, Option<&Allocatable>),
-        (after, has): (&slim::Node, Option<&Allocatable>),
+        (before, had): (&slim::Node, &Allocatable),
+        (after, has): (&slim::Node, &Allocatable),
     ) -> NodeChange {
         fn value<'n>(node: &'n slim::Node, key: &str) -> Option<&'n String> {
             node.metadata.labels.as_ref()?.get(key)
@@ -82,15 +82,14 @@ impl Engine {
         if self.says_otherwise_what_to_avoid(before, after) {
             return NodeChange::Avoid;
         }
-        let amount = |of: Option<&Allocatable>, resource: &Name| of.and_then(|of| of.get(resource).copied());
-        let differs = |resource: &Name| amount(had, resource) != amount(has, resource);
-        let mut counted = self.hotswap.flavors.values().flatten();
-        if counted.any(differs) {
+        let differs = |resource: &Name| had.get(resource) != has.get(resource);
+        let other_amounts = had != has;
+        if other_amounts && self.hotswap.flavors.values().flatten().any(differs) {
             return NodeChange::Amounts;
         }
         let Some(labels) = &self.hotswap.selected_by else { return NodeChange::Other };
         let is_read = before.taints != after.taints
-            || had != has
+            || other_amounts
             || labels.iter().any(|key| value(before, key) != value(after, key));
         if is_read { NodeChange::Search } else { NodeChange::Other }
     }

@@ -207,7 +207,7 @@ pub struct ObjectRef {
 impl ObjectRef {
     /// The reference to an object of a cluster-scoped kind.
     pub fn cluster(kind: Kind, name: impl Into<Arc<str>>) -> Self {
-        Self { kind, namespace: "".into(), name: name.into() }
+        Self { kind, namespace: Arc::default(), name: name.into() }
     }
 
     /// The reference to a template object.
@@ -301,7 +301,7 @@ impl Object {
         };
         ObjectRef {
             kind,
-            namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
+            namespace: metadata.namespace.as_deref().map_or_else(Arc::default, Arc::from),
             name: metadata.name.as_deref().unwrap_or_default().into(),
         }
     }

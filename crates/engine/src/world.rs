@@ -1,6 +1,7 @@
 //! The objects as they were seen last, and the indexes over them.
 
 pub(crate) mod kept;
+pub(crate) mod nodes;
 mod owners;
 mod pod_index;
 mod pods;
@@ -21,7 +22,7 @@ use crate::boxed_map::BoxedMap;
 use crate::effect::EffectId;
 use crate::external::parents::ExternalParents;
 use crate::hotswap::asks::Asks;
-use crate::hotswap::pod::{Allocatable, Pod, PodKey};
+use crate::hotswap::pod::{Pod, PodKey};
 use crate::hotswap::watched::Watched;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::requests::Surroundings;
@@ -39,6 +40,7 @@ use crate::trouble::Trouble;
 use crate::unheeded::Unheeded;
 use crate::unreported::{PendingMessage, Unreported};
 use crate::unstoppable::Restores;
+use nodes::Nodes;
 pub(crate) use owners::{controller, is_of_group};
 
 /// The reference to a Workload's object.
@@ -179,9 +181,7 @@ pub(crate) struct World {
     pub workload_priority_classes: BTreeMap<Name, i32>,
     pub priority_classes: BTreeMap<Name, (i32, bool)>,
     pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,
-    pub nodes: BTreeMap<Name, Box<slim::Node>>,
-    /// The allocatable resources of each node.
-    pub allocatable: BTreeMap<Name, Allocatable>,
+    pub nodes: Nodes,
     /// Pods that are bound and have not ended, by namespace and name.
     pub pods: BTreeMap<PodKey, Pod>,
     /// The same by node and by job.

@@ -43,6 +43,14 @@ impl Scheduler {
         self.nodes_changed(&concerned);
     }
 
+    /// A Node is usable and was not, or the other way (see [`NodeSpec::usable`]), and is otherwise as [`Scheduler::set_node`] last said. Nothing happens
+    /// if it is so already, or is not known.
+    pub fn set_node_usable(&mut self, name: &str, usable: bool) {
+        self.sweep_if_due();
+        let concerned = self.world.topology.set_usable(&mut self.books.nodes, name, usable);
+        self.nodes_changed(&concerned);
+    }
+
     /// Removes a Node.
     pub fn remove_node(&mut self, name: &str) {
         let concerned = self.world.topology.remove_node(&mut self.books.nodes, name);

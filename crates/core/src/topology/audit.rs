@@ -67,15 +67,14 @@ impl Topologies {
     /// The leaves of the trees are the homes of the nodes.
     fn audit_leaves(&self, found: &mut Vec<String>) {
         for (&flavor, tree) in &self.trees {
-            let mut leaves: Vec<(HostId, PlaceId)> =
-                tree.hosts().map(|(host, _, place)| (host, place)).collect();
+            let mut leaves: Vec<(HostId, PlaceId)> = tree.hosts().collect();
             leaves.sort_unstable();
             let mut homes = Vec::new();
             for id in self.hosts.ids() {
                 let of = self.hosts.get(id).homes.iter().filter(|home| home.flavor == flavor);
                 homes.extend(of.map(|home| (id, home.place)));
             }
-            let closed = |id: &HostId, home: &Home| tree.closed_for(&home.path) == Some(*id);
+            let closed = |id: &HostId, home: &Home| tree.closed_for(home.place) == Some(*id);
             for id in self.hosts.ids() {
                 let host = self.hosts.get(id);
                 let mut of = host.homes.iter().filter(|home| home.flavor == flavor);

@@ -19,6 +19,11 @@ impl Default for Columns {
 }
 
 impl Columns {
+    /// Whether it was said which resource is `pods`.
+    pub(crate) fn knows_pods(&self) -> bool {
+        self.resources[PODS_COLUMN].is_some()
+    }
+
     /// Says which resource is `pods`. Must come before the resource is given a column.
     pub(crate) fn set_pods(&mut self, resource: ResourceId) {
         if self.resources[PODS_COLUMN].is_none() {

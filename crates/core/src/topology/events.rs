@@ -1,6 +1,8 @@
 //! What comes in from outside: topologies, flavors, nodes and what other pods use of them (docs/reference/06-algorithm.md 6.12). A node
 //! touches its own leaves alone.
 
+use smallvec::SmallVec;
+
 use crate::Name;
 use crate::intern::{FlavorId, HostId, Names, PODS, ResourceId};
 use crate::spec::FlavorSpec;
@@ -11,6 +13,9 @@ use crate::topology::spec::{NodeSpec, TopologySpec};
 use crate::topology::taints::NO_TAINTS;
 use crate::topology::trees::Tree;
 use crate::topology::world::Topologies;
+
+/// Where a node is to be: its path in the tree of each flavor.
+type Wanted = SmallVec<[(FlavorId, Path); 2]>;
 
 impl Topologies {
     /// Takes in a Topology, or takes it away. Returns the flavors that it concerns.
@@ -94,12 +99,11 @@ impl Topologies {
         let place = self.places.id(tree.place_key(&path, !self.own_hosts));
         if self.places.flavors(place).any(|other| other == flavor) {
             // Nodes with the same hostname are one domain, wherever else their labels say that they are.
-            let known = tree.path_of(place);
-            if let Some(closed) = known.as_ref().and_then(|known| tree.closed_for(known)) {
+            if let Some(closed) = tree.closed_for(place) {
                 // One that takes no pods leaves it to this one.
                 self.leave_trees(usage, closed, |home| home.flavor == flavor);
-            } else {
-                path = known.unwrap_or(path);
+            } else if let Some(known) = tree.path_of(place) {
+                path = known.clone();
             }
         }
         let (Some(tree), host) = (self.trees.get_mut(&flavor), self.hosts.get(id)) else { return };
@@ -122,6 +126,9 @@ impl Topologies {
     /// A node leaves some of the trees that it is in.
     fn leave_trees(&mut self, usage: &mut NodeUsage, id: HostId, which: impl Fn(&Home) -> bool) {
         let host = self.hosts.get_mut(id);
+        if !host.homes.iter().any(&which) {
+            return;
+        }
         let (gone, stay): (Vec<Home>, Vec<Home>) =
             std::mem::take(&mut host.homes).into_iter().partition(which);
         host.homes = stay;
@@ -138,7 +145,7 @@ impl Topologies {
         for home in gone {
             self.places.unlink(home.place, home.flavor);
             let tree = self.trees.get_mut(&home.flavor);
-            if tree.is_some_and(|tree| tree.remove(&home.path, id)) {
+            if tree.is_some_and(|tree| tree.remove(home.place, id)) {
                 self.outdate(home.flavor);
             }
         }
@@ -151,35 +158,99 @@ impl Topologies {
         names: &mut Names,
         node: &NodeSpec,
     ) -> Vec<FlavorId> {
-        usage.ledger.set_pods(names.resource(&Name::from(PODS)));
+        if !usage.ledger.knows_pods() {
+            usage.ledger.set_pods(names.resource(&Name::from(PODS)));
+        }
         let id = self.hosts.id(&node.name);
-        if self.hosts.get(id).spec.as_ref() == Some(node) {
+        let known = self.hosts.get(id).spec.as_ref();
+        let labelled = known.is_none_or(|known| known.labels != node.labels);
+        let tainted = known.is_none_or(|known| known.taints != node.taints);
+        let equipped = known.is_none_or(|known| known.allocatable != node.allocatable);
+        let turned = known.is_none_or(|known| known.usable != node.usable);
+        if !(labelled || tainted || equipped || turned) {
             return Vec::new();
         }
-        let offered = node
-            .allocatable
-            .iter()
-            .map(|(resource, amount)| (names.resource(resource), amount.get()))
-            .collect();
-        let mut concerned = self.hosts.get(id).open_flavors();
-        let wanted = self.homes_of(id, node);
+        let amounts = node.allocatable.iter();
+        let offered = equipped
+            .then(|| amounts.map(|(resource, amount)| (names.resource(resource), amount.get())).collect());
+        let (concerned, wanted) = (self.hosts.get(id).open_flavors(), self.homes_of(id, node, node.usable));
+        self.leave_others(usage, id, &wanted);
+        self.offer_instead(usage, id, offered, node.usable);
+        if labelled || tainted || turned {
+            self.relabel(id);
+        }
+        if tainted {
+            let taints = self.taints.take(&node.taints);
+            let before = self.hosts.set_taints(id, taints);
+            self.taints.give_back(before);
+        }
+        let spec = &mut self.hosts.get_mut(id).spec;
+        if let Some(known) = spec {
+            // Most of it is as it was.
+            known.usable = node.usable;
+            if labelled {
+                known.labels.clone_from(&node.labels);
+            }
+            if tainted {
+                known.taints.clone_from(&node.taints);
+            }
+            if equipped {
+                known.allocatable.clone_from(&node.allocatable);
+            }
+        } else {
+            *spec = Some(node.clone());
+        }
+        self.join_others(usage, id, &wanted, concerned)
+    }
+
+    /// A Node is usable and was not, or the other way, and has changed in nothing else. Returns the flavors that it concerns.
+    pub(crate) fn set_usable(&mut self, usage: &mut NodeUsage, name: &str, usable: bool) -> Vec<FlavorId> {
+        let Some(id) = self.hosts.find(name) else { return Vec::new() };
+        let host = self.hosts.get(id);
+        let Some(node) = host.spec.as_ref().filter(|node| node.usable != usable) else { return Vec::new() };
+        let (concerned, wanted) = (host.open_flavors(), self.homes_of(id, node, usable));
+        self.leave_others(usage, id, &wanted);
+        self.offer_instead(usage, id, None, usable);
+        self.relabel(id);
+        if let Some(node) = &mut self.hosts.get_mut(id).spec {
+            node.usable = usable;
+        }
+        self.join_others(usage, id, &wanted, concerned)
+    }
+
+    /// Where a node is to be with these labels: one that is not usable stays where it is alone in its leaf.
+    fn homes_of(&self, id: HostId, node: &NodeSpec, usable: bool) -> Wanted {
+        let homes = &self.hosts.get(id).homes;
+        let home = |(&flavor, tree): (&FlavorId, &Tree)| {
+            let home = homes.iter().find(|home| home.flavor == flavor);
+            let stays = home.filter(|home| tree.is_path(node, &home.path));
+            let path = stays.map_or_else(|| tree.path(node), |home| Some(home.path.clone()))?;
+            let alone = || stays.is_some_and(|home| tree.is_alone(home.place, id));
+            (usable || alone()).then_some((flavor, path))
+        };
+        self.trees.iter().filter_map(home).collect()
+    }
+
+    /// A node leaves the trees where it is to be no longer, or elsewhere.
+    fn leave_others(&mut self, usage: &mut NodeUsage, id: HostId, wanted: &Wanted) {
         let stays =
             |home: &Home| wanted.iter().any(|(flavor, path)| (*flavor, path) == (home.flavor, &home.path));
         self.leave_trees(usage, id, |home| !stays(home));
-        self.offer_instead(usage, id, (offered, node.usable));
-        let same = |known: &NodeSpec| {
-            (&known.labels, &known.taints, known.usable) == (&node.labels, &node.taints, node.usable)
-        };
-        if !self.hosts.get(id).spec.as_ref().is_some_and(same) {
-            self.relabel(id);
-        }
-        let taints = self.taints.take(&node.taints);
-        let before = self.hosts.set_taints(id, taints);
-        self.taints.give_back(before);
-        self.hosts.get_mut(id).spec = Some(node.clone());
-        let known: Vec<FlavorId> = self.hosts.get(id).homes.iter().map(|home| home.flavor).collect();
-        for (flavor, _) in wanted.iter().filter(|(flavor, _)| !known.contains(flavor)) {
-            self.join(usage, id, *flavor);
+    }
+
+    /// A node joins the trees where it is to be and is not. Returns the flavors that its change concerns: these were concerned before.
+    fn join_others(
+        &mut self,
+        usage: &mut NodeUsage,
+        id: HostId,
+        wanted: &Wanted,
+        mut concerned: Vec<FlavorId>,
+    ) -> Vec<FlavorId> {
+        for &(flavor, _) in wanted {
+            // None of them is joined by joining another one.
+            if self.hosts.get(id).homes.iter().all(|home| home.flavor != flavor) {
+                self.join(usage, id, flavor);
+            }
         }
         concerned.extend(self.hosts.get(id).open_flavors());
         concerned.sort_unstable();
@@ -187,31 +258,24 @@ impl Topologies {
         concerned
     }
 
-    /// Where a node is to be with what it is now: one that is not usable stays where it is alone in its leaf.
-    fn homes_of(&self, id: HostId, node: &NodeSpec) -> Vec<(FlavorId, Path)> {
-        let home = |(&flavor, tree): (&FlavorId, &Tree)| {
-            let path = tree.path(node)?;
-            (node.usable || tree.is_alone(&path, id)).then_some((flavor, path))
-        };
-        self.trees.iter().filter_map(home).collect()
-    }
-
-    /// A node offers something else where it is; `open`: it takes pods from now on.
+    /// A node offers something else where it is, or the same; `open`: it takes pods from now on.
     fn offer_instead(
         &mut self,
         usage: &mut NodeUsage,
         id: HostId,
-        (offered, open): (Vec<(ResourceId, i64)>, bool),
+        offered: Option<Vec<(ResourceId, i64)>>,
+        open: bool,
     ) {
         let host = self.hosts.get_mut(id);
         let was_open = host.is_open();
-        let before = std::mem::replace(&mut host.offered, offered);
-        if (was_open, &before) == (open, &host.offered) {
+        let before = offered.map(|offered| std::mem::replace(&mut host.offered, offered));
+        let before = before.as_ref().unwrap_or(&host.offered);
+        if (was_open, before) == (open, &host.offered) {
             return;
         }
         for place in host.places() {
             if was_open {
-                usage.ledger.offer(place, &before, -1);
+                usage.ledger.offer(place, before, -1);
             }
             if open {
                 usage.ledger.offer(place, &host.offered, 1);
@@ -222,7 +286,7 @@ impl Topologies {
         }
         for home in host.homes.iter().filter(|_| was_open != open) {
             if let Some(tree) = self.trees.get_mut(&home.flavor) {
-                tree.set_closed(&home.path, !open);
+                tree.set_closed(home.place, !open);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Nodes by dense id, with what they offer, what other pods use of them and where in which tree they are.
 
+use smallvec::SmallVec;
+
 use crate::Name;
 use crate::index_map::IndexMap;
 use crate::intern::{FlavorId, HostId, PlaceId, ResourceId};
@@ -35,8 +37,8 @@ pub(crate) struct Host {
 
 impl Host {
     /// Its places, each once.
-    pub(crate) fn places(&self) -> Vec<PlaceId> {
-        let mut places: Vec<PlaceId> = self.homes.iter().map(|home| home.place).collect();
+    pub(crate) fn places(&self) -> SmallVec<[PlaceId; 4]> {
+        let mut places: SmallVec<[PlaceId; 4]> = self.homes.iter().map(|home| home.place).collect();
         places.sort_unstable();
         places.dedup();
         places
@@ -48,8 +50,8 @@ impl Host {
     }
 
     /// The places for which it has something.
-    pub(crate) fn open_places(&self) -> Vec<PlaceId> {
-        if self.is_open() { self.places() } else { Vec::new() }
+    pub(crate) fn open_places(&self) -> SmallVec<[PlaceId; 4]> {
+        if self.is_open() { self.places() } else { SmallVec::new() }
     }
 
     /// The flavors that it has something for.

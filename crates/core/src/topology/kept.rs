@@ -11,12 +11,12 @@ use crate::spec::Toleration;
 use crate::topology::ask::Ask;
 use crate::topology::counts::{AllCounts, Counts};
 use crate::topology::filter::{Bounds, Excluded, Sieve, Why};
+use crate::topology::laid::Splice;
 use crate::topology::latest::Latest;
 use crate::topology::layout::{Layout, Removed};
 use crate::topology::ledger::Ledger;
 use crate::topology::needs::Needs;
 use crate::topology::placer::Found;
-use crate::topology::trees::Splice;
 use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 
 /// The most shapes whose counts are kept: those that were asked for last.

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::intern::{HostId, PlaceId};
 use crate::topology::places::Path;
+use crate::topology::positions::Positions;
 
 /// One level.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,8 +61,8 @@ pub(crate) struct Layout {
     closed: Vec<bool>,
     /// How many of them do not.
     open: usize,
-    /// The leaves in the order of their places.
-    by_place: Vec<(PlaceId, usize)>,
+    /// Where they are, by place.
+    by_place: Positions,
 }
 
 impl Layout {
@@ -75,8 +76,9 @@ impl Layout {
             let end = layout.levels[at].parents.len();
             layout.levels[at - 1].children.push(end);
         }
-        layout.by_place = layout.places.iter().copied().zip(0..).collect();
-        layout.by_place.sort_unstable();
+        for (at, &place) in layout.places.iter().enumerate() {
+            layout.by_place.put(place, at);
+        }
         layout
     }
 
@@ -109,9 +111,8 @@ impl Layout {
         if !leaf.closed {
             self.count_open(at, |open| *open += 1);
         }
-        self.by_place.iter_mut().filter(|(_, other)| *other >= at).for_each(|(_, other)| *other += 1);
-        let by_place = self.by_place.partition_point(|(place, _)| *place < leaf.place);
-        self.by_place.insert(by_place, (leaf.place, at));
+        self.by_place.make_room(at);
+        self.by_place.put(leaf.place, at);
         Some((at, around))
     }
 
@@ -151,8 +152,7 @@ impl Layout {
         self.hosts.remove(at);
         self.paths.remove(at);
         self.closed.remove(at);
-        self.by_place.retain(|(other, _)| *other != place);
-        self.by_place.iter_mut().filter(|(_, other)| *other > at).for_each(|(_, other)| *other -= 1);
+        self.by_place.take(place, at);
         Some(Removed { at, around, near })
     }
 
@@ -172,8 +172,7 @@ impl Layout {
 
     /// The leaf at a place.
     pub(crate) fn leaf(&self, place: PlaceId) -> Option<usize> {
-        let at = self.by_place.binary_search_by_key(&place, |(place, _)| *place).ok()?;
-        Some(self.by_place[at].1)
+        self.by_place.get(place)
     }
 
     /// The labels and taints of another node count at a place.

@@ -64,6 +64,11 @@ impl Assumed {
 }
 
 impl Ledger {
+    /// Whether it was said which resource is `pods`.
+    pub(crate) fn knows_pods(&self) -> bool {
+        self.columns.knows_pods()
+    }
+
     /// Says which resource is `pods`. Must come before the resource is used.
     pub(crate) fn set_pods(&mut self, resource: ResourceId) {
         self.columns.set_pods(resource);

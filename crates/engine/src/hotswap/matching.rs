@@ -8,7 +8,8 @@ use sluice_core::{AffinityTerm, Amount, Expression, Name};
 use sluice_quantity::is_extended;
 use sluice_selector::{Term, TolerationOperator, any_term_holds, is_tolerated, labels_hold};
 
-fn label<'a>(node: &'a slim::Node, key: &str) -> Option<&'a str> {
+/// The value of a label of a node.
+pub(crate) fn label<'a>(node: &'a slim::Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 

@@ -183,20 +183,17 @@ impl Engine {
     pub(crate) fn says_otherwise_what_to_avoid(&self, before: &slim::Node, after: &slim::Node) -> bool {
         let config = &self.config.hotswap;
         let health = |node: &slim::Node| {
-            let taints = node.taints.iter().map(|taint| taint.key.clone());
-            let departs: BTreeSet<String> =
-                taints.filter(|key| config.departing_taints.contains(key)).collect();
-            (
-                node.metadata.deletion_timestamp.is_some(),
-                node.ready,
-                node.ready_since,
-                node.unschedulable,
-                departs,
-            )
+            let deleted = node.metadata.deletion_timestamp.is_some();
+            (deleted, node.ready, node.ready_since, node.unschedulable)
         };
-        let has = |node: &slim::Node| node.allocatable.get(&config.slice_resource).cloned();
+        let departs = |node: &slim::Node| -> Vec<bool> {
+            let has = |key: &String| node.taints.iter().any(|taint| taint.key == *key);
+            config.departing_taints.iter().map(has).collect()
+        };
+        let size = &config.slice_resource;
         health(before) != health(after)
-            || has(before) != has(after)
+            || before.taints != after.taints && departs(before) != departs(after)
+            || before.allocatable.get(size) != after.allocatable.get(size)
             || self.is_labelled_otherwise(before, after)
     }
 

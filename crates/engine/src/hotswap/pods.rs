@@ -43,7 +43,7 @@ impl Engine {
             *name = self.hotswap.intern(name);
         }
         let entry = Pod {
-            node: self.hotswap.intern(&pod.node),
+            node: self.shared_name_of(&pod.node),
             uid: Name::from(pod.metadata.uid.as_deref().unwrap_or_default()),
             leaving: pod.metadata.deletion_timestamp.is_some(),
             former: false,
@@ -78,6 +78,12 @@ impl Engine {
             self.count_pod(&key);
             if came { self.hotswap_pod_came(&key) } else { self.hotswap_pods_changed() }
         }
+    }
+
+    /// The shared copy of a node's name: the one of the node, if that is known.
+    fn shared_name_of(&mut self, node: &str) -> Name {
+        let known = self.world.nodes.get_key_value(node).map(|(name, _)| Name::clone(name));
+        known.unwrap_or_else(|| self.hotswap.intern(node))
     }
 
     /// Until when a pod's node that was never seen does not count as deleted.

@@ -238,13 +238,11 @@ impl<'a> Snapshot<'a> {
     /// The nodes alone.
     pub fn of_nodes(engine: &'a Engine, now: Timestamp) -> Self {
         let (world, config) = (&engine.world, &engine.config.hotswap);
-        // Both are by name.
-        let nodes = world.nodes.iter().zip(world.allocatable.values());
-        let nodes = nodes.map(|((name, node), allocatable)| SeenNode {
+        let nodes = world.nodes.iter().map(|(name, node)| SeenNode {
             name,
             node,
             health: health::of(node, now, config),
-            allocatable,
+            allocatable: node.allocatable(),
         });
         Self { nodes: nodes.collect(), ..Self::default() }
     }

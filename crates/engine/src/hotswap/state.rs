@@ -9,6 +9,7 @@ use sluice_core::{Name, WorkloadKey};
 use super::cut::CutSearch;
 use super::found::FoundCapacity;
 use super::planned::Planned;
+use crate::index_map::IndexSet;
 
 /// Unused names are dropped once there are this many more than twice the used ones.
 const MOST_UNUSED: usize = 64;
@@ -60,7 +61,7 @@ pub(crate) struct HotswapState {
     /// Why each Workload that stays on lost nodes does so, from its last event.
     pub(super) reported: BTreeMap<WorkloadKey, NotMoved>,
     /// The names of nodes and resources that pods use, shared.
-    pub(super) names: BTreeSet<Name>,
+    pub(super) names: IndexSet<Name>,
     /// How many of them were in use when that was last counted.
     pub(super) names_used: usize,
 }

@@ -36,8 +36,13 @@ pub(crate) fn node(node: &slim::Node, allocatable: &Allocatable) -> NodeSpec {
         labels: node.metadata.labels.as_ref().map(pairs).unwrap_or_default(),
         taints: taints(&node.taints),
         allocatable: allocatable.iter().map(|(resource, is)| (Name::clone(resource), amount(*is))).collect(),
-        usable: node.ready == Some(true) && !node.unschedulable,
+        usable: is_usable(node),
     }
+}
+
+/// Whether a Node takes pods.
+pub(crate) fn is_usable(node: &slim::Node) -> bool {
+    node.ready == Some(true) && !node.unschedulable
 }
 
 /// What a pod set requests of a topology, if it requests anything. Labels of indices alone request nothing.

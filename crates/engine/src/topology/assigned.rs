@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::{HOSTNAME, Name, SharedAssignment, WorkloadKey};
 
+use crate::index_map::IndexMap;
+
 /// Which Workloads have pods assigned to which nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Assigned {
     /// By pod set: its place in the Workload, and its nodes.
     pub(super) of: BTreeMap<WorkloadKey, Vec<(usize, SharedAssignment)>>,
     /// By hostname.
-    pub(super) on: BTreeMap<Name, BTreeSet<WorkloadKey>>,
+    pub(super) on: IndexMap<Name, BTreeSet<WorkloadKey>>,
     /// Workloads with a failed node that has no replacement yet.
     pub(super) unreplaced: BTreeSet<WorkloadKey>,
 }
@@ -32,7 +34,7 @@ impl Assigned {
                 if let Some(keys) = self.on.get_mut(host) {
                     keys.remove(key);
                     if keys.is_empty() {
-                        self.on.remove(host);
+                        self.on.swap_remove(host);
                     }
                 }
             }
@@ -59,7 +61,7 @@ impl Assigned {
 
     /// The differences between the two indexes.
     pub(super) fn audit(&self) -> Vec<String> {
-        let mut on: BTreeMap<Name, BTreeSet<WorkloadKey>> = BTreeMap::new();
+        let mut on: IndexMap<Name, BTreeSet<WorkloadKey>> = IndexMap::default();
         for (key, sets) in &self.of {
             for host in sets.iter().flat_map(|(_, assignment)| hosts(assignment)) {
                 on.entry(Name::clone(host)).or_default().insert(key.clone());

@@ -6,14 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use sluice_api::gates::Gate;
 use sluice_api::slim;
-use sluice_core::{Amount, Name, WorkloadKey};
+use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
 use super::seating::Change;
 use super::state::{Hosts, add};
 use crate::engine::Engine;
 use crate::hotswap::NodeChange;
+use crate::hotswap::matching::label;
 use crate::hotswap::pod::{PodKey, allocatable};
 use crate::ingest::topology as ingested;
 use crate::input::Kind;
@@ -21,6 +23,14 @@ use crate::job_pod::{JobPod, Stage};
 use crate::lifecycle::slices::first_slice;
 use crate::lifecycle::transition::waits_for_nodes;
 use crate::world::WorkloadEntry;
+
+/// What decides whether a node has failed, besides its taints and labels.
+type NodeHealth<'a> = (Option<&'a str>, bool, bool, Option<bool>, Option<Timestamp>);
+
+fn health(node: &slim::Node) -> NodeHealth<'_> {
+    let deleted = node.metadata.deletion_timestamp.is_some();
+    (node.metadata.uid.as_deref(), deleted, node.unschedulable, node.ready, node.ready_since)
+}
 
 impl Engine {
     /// Whether pods get nodes.
@@ -67,40 +77,81 @@ impl Engine {
     /// Takes a Node in.
     pub(crate) fn observe_node(&mut self, name: &Name, node: Box<slim::Node>) {
         // Nodes send a heartbeat every few seconds, which costs nothing more than to compare it.
-        if let Some(old) = self.world.nodes.get_mut(name) {
-            old.metadata.resource_version.clone_from(&node.metadata.resource_version);
-            if *old == node {
-                return;
-            }
+        match self.world.nodes.get_mut(name).map(|known| known.is_still(&node)) {
+            Some(true) => {}
+            Some(false) => self.node_changed(name, *node),
+            None => self.node_came(name, *node),
         }
-        let had = self.world.allocatable.insert(Name::clone(name), allocatable(&node));
-        if self.places_pods() {
-            self.node_may_fail(name);
-            self.topology.hosts.put(name, &node);
-            self.node_may_fail(name);
-        }
-        let old = self.world.nodes.get(name);
-        let moves = old.is_none_or(|old| old.metadata.labels != node.metadata.labels);
-        let has = self.world.allocatable.get(name);
-        let change = |old: &slim::Node| self.node_change((old, had.as_ref()), (&node, has));
-        let change = old.map_or(NodeChange::Avoid, |old| change(old));
-        self.world.nodes.insert(Name::clone(name), node);
-        if moves {
-            self.node_moved(name);
-        }
+    }
+
+    fn node_came(&mut self, name: &Name, node: slim::Node) {
+        self.node_is_called(name, &node);
+        self.world.nodes.insert(name, node);
+        self.node_moved(name);
         if self.topology.used {
             self.report_node(name);
             self.request_cycle();
         }
-        self.hotswap_node_changed(change);
+        self.hotswap_node_changed(NodeChange::Avoid);
         self.terminating_node_changed(name);
         self.mark_stuck_on(name);
+    }
+
+    /// Only what depends on what has changed is looked at: most events of nodes are labels of other software, or that a node is ready, or is not.
+    fn node_changed(&mut self, name: &Name, node: slim::Node) {
+        let Some(known) = self.world.nodes.known(name) else { return };
+        let (labelled, tainted) =
+            (known.metadata.labels != node.metadata.labels, known.taints != node.taints);
+        let amounts = (known.allocatable != node.allocatable).then(|| allocatable(&node));
+        let has = amounts.as_ref().unwrap_or(known.allocatable());
+        let change = self.node_change((known, known.allocatable()), (&node, has));
+        let moves = labelled && self.is_elsewhere(known, &node);
+        let fails = moves || tainted || health(known) != health(&node);
+        let otherwise = labelled || tainted || amounts.is_some();
+        let turns = ingested::is_usable(known) != ingested::is_usable(&node);
+        if fails {
+            self.node_is_called(name, &node);
+        }
+        if let Some(known) = self.world.nodes.get_mut(name) {
+            known.replace(node, amounts);
+        }
+        if moves {
+            self.node_moved(name);
+        }
+        if self.topology.used {
+            if otherwise {
+                self.report_node(name);
+            } else if turns {
+                self.report_usable(name);
+            }
+            self.request_cycle();
+        }
+        self.hotswap_node_changed(change);
+        if fails {
+            self.terminating_node_changed(name);
+            self.mark_stuck_on(name);
+        }
+    }
+
+    /// Whether a node is in another domain by what it says now.
+    fn is_elsewhere(&self, before: &slim::Node, after: &slim::Node) -> bool {
+        let levels = self.topology.seating.levels.iter().map(|level| &**level);
+        std::iter::once(HOSTNAME).chain(levels).any(|key| label(before, key) != label(after, key))
+    }
+
+    /// A node may have another hostname, or have failed under that which it has.
+    fn node_is_called(&mut self, name: &Name, node: &slim::Node) {
+        if self.places_pods() {
+            self.node_may_fail(name);
+            if self.topology.hosts.put(name, node) {
+                self.node_may_fail(name);
+            }
+        }
     }
 
     /// A Node is gone.
     pub(crate) fn forget_node(&mut self, name: &Name) {
         self.world.nodes.remove(name);
-        self.world.allocatable.remove(name);
         self.node_may_fail(name);
         self.topology.hosts.take(name);
         self.node_moved(name);
@@ -118,17 +169,25 @@ impl Engine {
         let changed: Vec<Name> = before.symmetric_difference(&self.hotswap.departing).cloned().collect();
         if self.topology.used && !changed.is_empty() {
             for node in &changed {
-                self.report_node(node);
+                self.report_usable(node);
             }
             self.request_cycle();
         }
     }
 
     fn report_node(&mut self, name: &Name) {
-        if let (Some(node), Some(has)) = (self.world.nodes.get(name), self.world.allocatable.get(name)) {
-            let mut spec = ingested::node(node, has);
+        if let Some(node) = self.world.nodes.known(name) {
+            let mut spec = ingested::node(node, node.allocatable());
             spec.usable &= !self.hotswap.departing.contains(name);
             self.scheduler.set_node(&spec);
+        }
+    }
+
+    /// The same where only that it is usable, or is not, may be another way than was reported.
+    fn report_usable(&mut self, name: &Name) {
+        if let Some(node) = self.world.nodes.get(name) {
+            let usable = ingested::is_usable(node) && !self.hotswap.departing.contains(name);
+            self.scheduler.set_node_usable(name, usable);
         }
     }
 
@@ -162,9 +221,8 @@ impl Engine {
         if counted.is_some_and(|(node, requests)| *node == pod.node && *requests == pod.requests) {
             return;
         }
-        let pod = pod.clone();
         self.topology.uncount(key);
-        self.topology.count(key.clone(), &pod);
+        self.topology.count(key.clone(), pod);
     }
 
     /// A pod that may be placed came or changed.
@@ -269,6 +327,7 @@ impl Engine {
                 differences.push(format!("the nodes assigned to {key} differ from what the core knows"));
             }
         }
+        differences.extend(self.world.nodes.audit());
         differences.extend(self.audit_seats());
         differences.extend(self.assigned.audit());
         differences

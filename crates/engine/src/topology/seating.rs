@@ -71,6 +71,8 @@ impl Seats {
 pub(super) struct Seating {
     /// How many pods each domain has by the assignments.
     pub(super) rooms: BTreeMap<SetKey, BTreeMap<Domain, usize>>,
+    /// The labels by which their domains are named: nodes with other values of these are in other domains. Some may not matter any more.
+    pub(super) levels: BTreeSet<Name>,
     pub(super) seats: BTreeMap<SetKey, BTreeMap<Domain, Seats>>,
     /// Where each pod is.
     pub(super) of: BTreeMap<PodKey, (SetKey, Domain, Rank)>,

@@ -30,6 +30,13 @@ impl Engine {
         for set in known.collect::<Vec<_>>() {
             seating.rooms.remove(&set);
         }
+        // Pods are looked for by the levels of the first.
+        let domains = rooms.values().filter_map(|domains| domains.keys().next());
+        for (level, _) in domains.flatten() {
+            if !seating.levels.contains(level) {
+                seating.levels.insert(Name::clone(level));
+            }
+        }
         seating.rooms.extend(rooms);
         for pod in before {
             self.count_pod(&pod);

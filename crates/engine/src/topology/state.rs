@@ -7,6 +7,7 @@ use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
 use super::seating::Seating;
 use crate::hotswap::pod::{Pod, PodKey};
+use crate::index_map::IndexMap;
 
 /// Amounts by resource; `pods` counts pods.
 pub(super) type Taken = BTreeMap<Name, i128>;
@@ -34,28 +35,31 @@ pub(crate) struct TopologyNodes {
 /// Nodes by hostname, which assignments use. It is a label, and usually the node's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hosts {
-    nodes: BTreeMap<Name, BTreeSet<Name>>,
-    of: BTreeMap<Name, Name>,
+    nodes: IndexMap<Name, BTreeSet<Name>>,
+    of: IndexMap<Name, Name>,
 }
 
 impl Hosts {
-    pub(super) fn put(&mut self, name: &Name, node: &slim::Node) {
+    /// Takes the hostname of a node; says whether it had another one.
+    pub(super) fn put(&mut self, name: &Name, node: &slim::Node) -> bool {
         let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(HOSTNAME));
         let other = label.filter(|label| ***label != **name);
         let host = other.map_or_else(|| Name::clone(name), |label| Name::from(label.as_str()));
-        if self.of.get(name) != Some(&host) {
-            self.take(name);
-            self.nodes.entry(Name::clone(&host)).or_default().insert(Name::clone(name));
-            self.of.insert(Name::clone(name), host);
+        if self.of.get(name) == Some(&host) {
+            return false;
         }
+        self.take(name);
+        self.nodes.entry(Name::clone(&host)).or_default().insert(Name::clone(name));
+        self.of.insert(Name::clone(name), host);
+        true
     }
 
     pub(super) fn take(&mut self, name: &Name) {
-        let Some(host) = self.of.remove(name) else { return };
+        let Some(host) = self.of.swap_remove(name) else { return };
         if let Some(nodes) = self.nodes.get_mut(&host) {
             nodes.remove(name);
             if nodes.is_empty() {
-                self.nodes.remove(&host);
+                self.nodes.swap_remove(&host);
             }
         }
     }

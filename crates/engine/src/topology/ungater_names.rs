@@ -1,9 +1,10 @@
 //! Texts that many pods have in common, each kept once.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_core::Name;
+
+use crate::index_map::IndexSet;
 
 /// How many texts are kept in any case.
 const FEW: usize = 1024;
@@ -11,7 +12,7 @@ const FEW: usize = 1024;
 /// Texts, each once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    all: BTreeSet<Name>,
+    all: IndexSet<Name>,
     /// How many were in use when that was last looked at.
     used: usize,
 }

@@ -44,7 +44,7 @@ pub(super) fn named<'a>(
     name: &'a str,
     namespace: &str,
 ) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-    let first = (Name::from(name), (Name::from(namespace), Name::from("")));
+    let first = (Name::from(name), (Name::from(namespace), Name::default()));
     pairs.range(first..).take_while(move |(other, _)| **other == *name).map(|(_, key)| key)
 }
 

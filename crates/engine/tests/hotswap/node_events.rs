@@ -1,7 +1,7 @@
 //! The cost of one node or pod event where the core assigns nodes and Hotswap acts: it does not grow with the number of nodes.
 
 use serde_json::json;
-use sluice_engine::{Kind, ObjectRef};
+use sluice_engine::{Input, Kind, ObjectRef};
 
 use crate::bed::{Bed, TPU};
 
@@ -117,10 +117,57 @@ fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
             } else {
                 1
             };
-        assert!(*leaves <= 2 && *queues <= notified && *pods <= 2, "{what}: {few:?}");
+        let read = u64::from(what.contains("pod of") || *what == "its end");
+        assert!(*leaves <= 2 && *queues <= notified && *pods <= 2 * read, "{what}: {few:?}");
         assert!(*looks <= u64::from(IS_LOOKED_AT.contains(what)), "{what}: {few:?}");
     }
     assert_eq!(few, costs(160), "among many nodes");
+}
+
+/// How many allocations it takes to take in the events of a node, each some times.
+fn allocations(pools: usize) -> Vec<(&'static str, u64)> {
+    let mut bed = world(pools);
+    let busy = ObjectRef::cluster(Kind::Node, bed.assigned("j1")[0].0.as_str());
+    let free = bed.nodes_of(&["p0020"]).remove(0);
+    let label = |bed: &mut Bed, node: &ObjectRef, value: usize| {
+        bed.c.api.edit(node, &json!({"metadata": {"labels": {"seen": value.to_string()}}}));
+    };
+    let unschedulable = |bed: &mut Bed, is: bool| {
+        bed.c.api.edit(&free, &json!({"spec": {"unschedulable": is}}));
+    };
+    let mut all: Vec<(&'static str, u64)> = Vec::new();
+    for round in 0..4 {
+        let mut took = |what, node: &ObjectRef, happens: &dyn Fn(&mut Bed)| {
+            happens(&mut bed);
+            let seen = Input::Applied(bed.c.api.seen(node));
+            let (engine, now) = (&mut bed.c.engine, bed.c.now);
+            let took = allocation_counter::measure(|| engine.apply(now, seen)).count_total;
+            bed.c.settle();
+            bed.c.advance(5);
+            // Whatever the first of each costs is not counted.
+            if round > 0 {
+                all.push((what, took));
+            }
+        };
+        took("a label of a node with pods", &busy, &|bed| label(bed, &busy, round));
+        took("a label of a free node", &free, &|bed| label(bed, &free, round));
+        took("a node that is not ready", &free, &|bed| bed.ready(&free, "Unknown"));
+        took("a node that is ready again", &free, &|bed| bed.ready(&free, "True"));
+        took("a node that is cordoned", &free, &|bed| unschedulable(bed, true));
+        took("a node that is uncordoned", &free, &|bed| unschedulable(bed, false));
+    }
+    all
+}
+
+#[test]
+fn what_has_not_changed_of_a_node_is_not_read_again() {
+    for pools in [40, 160] {
+        for (what, took) in allocations(pools) {
+            // The names and values of its labels, for the core, which else learns that it is usable or is not.
+            let most = if what.contains("label") { 50 } else { 30 };
+            assert!(took <= most, "{what} takes {took} allocations among {pools} pools");
+        }
+    }
 }
 
 /// How many looks a label of other software, a taint and an amount of a resource without quota cause, each on a node that is well.

@@ -40,6 +40,43 @@ fn a_node_concerns_the_flavors_that_it_belongs_to_before_or_after() {
 }
 
 #[test]
+fn a_node_that_only_turns_concerns_what_it_would_with_all_that_it_says() {
+    let mut world = two();
+    assert_eq!(world.turn("a", true), [], "it is so already");
+    assert_eq!(world.turn("a", false), [world.tas]);
+    assert_eq!(world.turn("a", false), []);
+    assert_eq!(world.put(&pods(4)), "topology \"default\" allows to fit only 3 out of 4 pod(s)");
+    let mut away = node("b1", "r1", "a", &[("cpu", 2)]);
+    away.usable = false;
+    assert_eq!(world.node(&away), [], "it was said before");
+    assert_eq!(world.turn("a", true), [world.tas]);
+    assert_eq!(world.put(&pods(5)), "a=2 b=3");
+    assert_eq!(world.turn("unknown", true), []);
+    assert_eq!(world.put(&pods(5)), "a=2 b=3");
+}
+
+#[test]
+fn what_comes_turns_and_goes_before_anything_is_placed_is_laid_out_as_it_is_then() {
+    let mut world = two();
+    assert_eq!(world.put(&pods(5)), "a=2 b=3");
+    world.node(&node("b0", "r0", "c", &[("cpu", 4)]));
+    world.turn("c", false);
+    world.turn("b", false);
+    world.node(&node("b0", "r0", "d", &[("cpu", 1)]));
+    world.turn("c", true);
+    world.topologies.remove_node(&mut world.usage, "a");
+    world.node(&node("b1", "r2", "a", &[("cpu", 5)]));
+    world.node(&node("b1", "r2", "e", &[("cpu", 9)]));
+    world.topologies.remove_node(&mut world.usage, "e");
+    world.turn("d", false);
+    assert_eq!(world.put(&pods(9)), "c=4 a=5");
+    assert_eq!(world.put(&pods(10)), "topology \"default\" allows to fit only 9 out of 10 pod(s)");
+    world.turn("d", true);
+    world.turn("b", true);
+    assert_eq!(world.put(&pods(13)), "c=4 d=1 b=3 a=5");
+}
+
+#[test]
 fn a_node_that_takes_no_pods_is_as_if_it_were_not_there() {
     let mut world = two();
     let used = world.resolve(&[("b", 1)]);

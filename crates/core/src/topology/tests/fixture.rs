@@ -182,6 +182,11 @@ impl World {
         self.topologies.set_node(&mut self.usage, &mut self.names, node)
     }
 
+    /// A node is usable from now on, or no longer is.
+    pub(super) fn turn(&mut self, name: &str, usable: bool) -> Vec<FlavorId> {
+        self.topologies.set_usable(&mut self.usage, name, usable)
+    }
+
     pub(super) fn amounts(&mut self, amounts: &[(String, i64)]) -> Vec<(ResourceId, i64)> {
         amounts.iter().map(|(name, amount)| (self.names.resource(&n(name)), *amount)).collect()
     }

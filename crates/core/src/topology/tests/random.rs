@@ -70,8 +70,13 @@ fn step(random: &mut Random, world: &mut World, kept: &mut Kept) {
     match random.below(7) {
         6 if !kept.nodes.is_empty() => {
             let at = usize::try_from(random.below(1_000)).expect("small") % kept.nodes.len();
-            kept.nodes[at].usable = !kept.nodes[at].usable;
-            world.node(&kept.nodes[at]);
+            let node = &mut kept.nodes[at];
+            node.usable = !node.usable;
+            if random.one_in(2) {
+                world.turn(&node.name, node.usable);
+            } else {
+                world.node(node);
+            }
         }
         0 | 1 => {
             let node = any_node(random);
@@ -161,7 +166,10 @@ fn random_events_leave_what_a_new_start_gives() {
         let mut world = world_of(&LEVELS);
         let mut kept = Kept::default();
         for _ in 0..40 {
-            step(&mut random, &mut world, &mut kept);
+            // What happens between two placements is laid out at once.
+            for _ in 0..=random.below(4) {
+                step(&mut random, &mut world, &mut kept);
+            }
             let mut fresh = rebuilt(&world, &kept, &LEVELS);
             for gates in [&mut world.config.gates, &mut fresh.config.gates] {
                 (gates.tas_profile_mixed, gates.tas_balanced_placement) = (seed % 2 == 0, seed % 3 == 0);
@@ -221,7 +229,9 @@ fn random_events_where_domains_are_racks() {
         let mut world = world_of(&levels);
         let mut kept = Kept::default();
         for _ in 0..40 {
-            step(&mut random, &mut world, &mut kept);
+            for _ in 0..=random.below(4) {
+                step(&mut random, &mut world, &mut kept);
+            }
             let mut fresh = rebuilt(&world, &kept, &levels);
             let set = pods(1 + random.below(6)).preferred("rack");
             assert_eq!(world.put(&set), fresh.put(&set), "seed {seed}");
