@@ -25,28 +25,35 @@ const LONG_AT_ANY_RATE: Duration = Duration::from_secs(4);
 pub enum Reviewed {
     /// Workloads: Sluice's own webhooks.
     Workloads,
-    /// Jobs and their pods: those of Sluice, of their controllers, and policies.
+    /// Jobs: those of Sluice, of their controllers, and policies.
     Jobs,
+    /// Pods: some of those of jobs.
+    Pods,
     /// All else: mostly none.
     Others,
 }
 
 impl Reviewed {
-    const ALL: usize = 3;
+    const ALL: [Self; 4] = [Self::Workloads, Self::Jobs, Self::Pods, Self::Others];
 
     /// Of a kind. Operations on a namespace are those on its pods.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Workload => Self::Workloads,
-            Kind::Job(_) | Kind::Pod | Kind::JobPod | Kind::Namespace => Self::Jobs,
+            Kind::Job(_) => Self::Jobs,
+            Kind::Pod | Kind::JobPod | Kind::Namespace => Self::Pods,
             _ => Self::Others,
         }
     }
 
-    /// Whether a soon answer to a write of `other` shows that the API server is not slow for writes of these. What no webhook reviews says nothing of
-    /// what one does.
+    /// Whether a soon answer to a write of `other` shows that the API server is not slow for writes of these. What fewer webhooks review says nothing
+    /// of what more of them do.
     pub fn is_shown_by(self, other: Self) -> bool {
-        self == other || self == Self::Others
+        match self {
+            Self::Workloads | Self::Jobs => other == self,
+            Self::Pods => matches!(other, Self::Jobs | Self::Pods),
+            Self::Others => true,
+        }
     }
 }
 
@@ -68,7 +75,7 @@ struct Shared {
     /// How many writes are in flight or wait.
     busy: watch::Sender<usize>,
     /// When the last of the writes was sent that were answered soon, by kinds.
-    soon: Mutex<[Option<Instant>; Reviewed::ALL]>,
+    soon: Mutex<[Option<Instant>; Reviewed::ALL.len()]>,
     /// How many writes of many requests are under way.
     many: watch::Sender<usize>,
     /// The next of these waits here, in order.
@@ -203,7 +210,7 @@ impl Traffic {
         self.0.waiting[lane.index()].load(Ordering::Relaxed)
     }
 
-    fn soon(&self) -> MutexGuard<'_, [Option<Instant>; Reviewed::ALL]> {
+    fn soon(&self) -> MutexGuard<'_, [Option<Instant>; Reviewed::ALL.len()]> {
         self.0.soon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -227,9 +234,8 @@ impl Traffic {
     /// Whether a write that was sent after this time was answered soon, of those that show something about this kind.
     pub fn is_overtaken(&self, kind: Kind, sent: Instant) -> bool {
         let of = Reviewed::of(kind);
-        let all = [Reviewed::Workloads, Reviewed::Jobs, Reviewed::Others];
         let soon = self.soon();
-        all.into_iter().any(|other| of.is_shown_by(other) && soon[other as usize] > Some(sent))
+        Reviewed::ALL.into_iter().any(|other| of.is_shown_by(other) && soon[other as usize] > Some(sent))
     }
 
     /// Whether any write that was sent after this time was answered soon: then the API server has not too much to do.
@@ -255,7 +261,7 @@ impl Traffic {
     /// Forgets what was known of the API server: that may be over when this process leads again.
     pub fn forget(&self) {
         *self.locked() = Limit::default();
-        *self.soon() = [None; Reviewed::ALL];
+        *self.soon() = [None; Reviewed::ALL.len()];
     }
 
     /// The numbers of writes in flight, of those that hang and give their slots to others, and of those that wait, by lane.
@@ -293,6 +299,7 @@ mod tests {
         for (kind, overtaken) in [
             (Kind::LocalQueue, [false, false, false, true]),
             (set, [false, true, true, true]),
+            (Kind::JobPod, [false, false, true, true]),
             (Kind::Workload, [true, false, false, true]),
         ] {
             let (traffic, sent) = (Traffic::default(), Instant::now());
