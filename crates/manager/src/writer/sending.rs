@@ -237,14 +237,13 @@ impl Sending {
         let alone = is_given_up || server.traffic.is_overtaken(self.kind, sent);
         let long = server.traffic.long();
         let said = match &outcome {
-            Ok(_) => Outcome::of_answer(took, long, alone),
             // A missing or changed object is refused before any webhook is called.
             Err(error) if took < long => {
                 let shows = reads && error.code().is_some() || error.is_of_admission();
                 shows.then_some(Outcome::Soon)
             }
             Err(error) if error.is_transient() => alone.then_some(Outcome::Hung),
-            Err(_) => Outcome::of_answer(took, long, alone),
+            _ => Outcome::of_answer(took, long, alone),
         };
         match &outcome {
             // What takes longer than others shows no latency that they have.

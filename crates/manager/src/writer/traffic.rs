@@ -294,11 +294,11 @@ mod tests {
     fn only_writes_that_the_same_webhooks_review_overtake_one() {
         use sluice_api::job::JobKind;
 
-        let (job, set) = (Kind::Job(JobKind::JOB), Kind::Job(JobKind::JOB_SET));
+        let (job, other) = (Kind::Job(JobKind::JOB), Kind::Job(JobKind::JOB_SET));
         let all = [Kind::Workload, job, Kind::Namespace, Kind::ProvisioningRequest];
         for (kind, overtaken) in [
             (Kind::LocalQueue, [false, false, false, true]),
-            (set, [false, true, true, true]),
+            (other, [false, true, true, true]),
             (Kind::JobPod, [false, false, true, true]),
             (Kind::Workload, [true, false, false, true]),
         ] {
