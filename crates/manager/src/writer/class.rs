@@ -5,9 +5,9 @@ use sluice_engine::effect::Purpose;
 /// How important a write is, the most important first. Leases have a client of their own, and events come after all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// A job starts or stops.
+    /// A job starts or stops: quota that it does not need any more is given back, too.
     Jobs,
-    /// Quota is given or taken, also from pods that outlive their job.
+    /// Quota is given, or taken from pods that outlive their job.
     Admissions,
     /// A Workload is made, or follows its job.
     Workloads,
@@ -51,15 +51,15 @@ impl Class {
             | Purpose::DeletePod
             | Purpose::MovePod
             | Purpose::UngatePod
-            | Purpose::RemovePod => Self::Jobs,
-            Purpose::ReserveQuota
-            | Purpose::Admit
+            | Purpose::RemovePod
             | Purpose::Evict
             | Purpose::ReleaseQuota
+            | Purpose::Deactivate
+            | Purpose::Reclaim => Self::Jobs,
+            Purpose::ReserveQuota
+            | Purpose::Admit
             | Purpose::Requeue
             | Purpose::SyncChecks
-            | Purpose::Deactivate
-            | Purpose::Reclaim
             | Purpose::UnhealthyNodes
             | Purpose::Place
             | Purpose::EndPods
@@ -109,6 +109,10 @@ mod tests {
                     P::MovePod,
                     P::UngatePod,
                     P::RemovePod,
+                    P::Evict,
+                    P::ReleaseQuota,
+                    P::Deactivate,
+                    P::Reclaim,
                 ],
             ),
             (
@@ -116,12 +120,8 @@ mod tests {
                 &[
                     P::ReserveQuota,
                     P::Admit,
-                    P::Evict,
-                    P::ReleaseQuota,
                     P::Requeue,
                     P::SyncChecks,
-                    P::Deactivate,
-                    P::Reclaim,
                     P::UnhealthyNodes,
                     P::Place,
                     P::EndPods,
@@ -176,6 +176,23 @@ mod tests {
             }
         }
         unreachable!("both were sent");
+    }
+
+    #[test]
+    fn an_eviction_waits_for_the_starts_before_it_and_for_one_admission_in_four_writes() {
+        let mut lanes = Lanes::<usize, Purpose>::default();
+        for (key, purpose) in [P::UngatePod, P::ReserveQuota].into_iter().cycle().take(200).enumerate() {
+            lanes.push(key, Class::of(purpose), purpose);
+        }
+        lanes.push(1_000, Class::of(P::Evict), P::Evict);
+        let sent = std::iter::from_fn(|| lanes.pop(Duration::ZERO, Class::Reports, |_| false));
+        let before: Vec<_> = sent.map(|(.., purpose)| purpose).take_while(|sent| *sent != P::Evict).collect();
+        let admissions = before.iter().filter(|sent| **sent == P::ReserveQuota).count();
+        assert_eq!(
+            (before.len(), admissions),
+            (133, 33),
+            "starts before it, and each fourth is an admission"
+        );
     }
 
     #[test]

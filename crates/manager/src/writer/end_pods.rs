@@ -16,6 +16,7 @@ use tracing::warn;
 
 use super::pods_below::PodsBelow;
 use super::request::{collection, decode, uri};
+use super::traffic::Many;
 use super::{Sending, persist};
 use crate::api_call::{Call, Content};
 use crate::random;
@@ -168,12 +169,13 @@ pub async fn end(
     of: &PodsOf,
     then: &EndPods,
 ) -> Result<(), WriteError> {
+    let mut many = sending.many();
     if let EndPods::LookForLeft { left, lost } = then {
-        return look(sending, &job.name, left, lost).await;
+        return look(sending, &mut many, &job.name, left, lost).await;
     }
-    let items = list(sending, &job.namespace, LIVE).await?;
+    let items = list(sending, &mut many, &job.namespace, LIVE).await?;
     let labelled = match &of.label {
-        Some((key, value)) => list(sending, &job.namespace, &with_label(key, value)).await?,
+        Some((key, value)) => list(sending, &mut many, &job.namespace, &with_label(key, value)).await?,
         None => Vec::new(),
     };
     let makers = makers(sending, &job.namespace, of).await?;
@@ -194,7 +196,7 @@ pub async fn end(
         EndPods::Delete => {
             let all: Vec<_> =
                 going_on.iter().map(|pod| (&*pod.metadata.name, &*pod.metadata.uid, None)).collect();
-            if let Some((_, error)) = delete_each(sending, &job.namespace, &all).await {
+            if let Some((_, error)) = delete_each(sending, &mut many, &job.namespace, &all).await {
                 return Err(error);
             }
         }
@@ -228,12 +230,13 @@ fn may_be_name(name: &str) -> bool {
 /// Looks in a namespace for what is left of jobs that are gone.
 async fn look(
     sending: &Sending,
+    many: &mut Many,
     namespace: &Arc<str>,
     left: &[LeftPods],
     lost: &[Arc<str>],
 ) -> Result<(), WriteError> {
     let whole = !lost.is_empty() || left.iter().any(|left| left.ends_within.is_some());
-    let mut items = list(sending, namespace, if whole { WHOLE } else { LIVE }).await?;
+    let mut items = list(sending, many, namespace, if whole { WHOLE } else { LIVE }).await?;
     items.retain(|item| !whole || !item.uses_nothing(lost));
     let owners = whose(&items, left);
     let own: Vec<_> =
@@ -248,7 +251,7 @@ async fn look(
     });
     let overdue: Vec<_> = overdue.collect();
     // What remains is known whatever the outcome.
-    if let Some((pod, error)) = delete_each(sending, namespace, &overdue).await {
+    if let Some((pod, error)) = delete_each(sending, many, namespace, &overdue).await {
         warn!(%namespace, pod, %error, "a pod that has had long enough cannot be deleted");
     }
     let all: BTreeSet<_> = owners.into_iter().flatten().collect();
@@ -286,12 +289,18 @@ fn with_label(key: &str, value: &str) -> String {
 }
 
 /// The pods of a namespace that have not ended: by this query what is known of all objects, or whole ones.
-async fn list(sending: &Sending, namespace: &Arc<str>, query: &str) -> Result<Vec<Item>, WriteError> {
+async fn list(
+    sending: &Sending,
+    many: &mut Many,
+    namespace: &Arc<str>,
+    query: &str,
+) -> Result<Vec<Item>, WriteError> {
     let all = ObjectRef::namespaced(Kind::Pod, Arc::clone(namespace), "");
     let whole = query == WHOLE;
     let list = format!("{}?{query}", collection(&all, Kind::Pod.version()));
     let (mut found, mut page) = (Vec::new(), list.clone());
-    // Whole lists take turns, not their pages: each is over soon.
+    // Whole lists take turns, not their pages: each is over soon, and what is in memory must not wait for others to end.
+    sending.turn_of(many).await?;
     let _in_memory = sending.large_answer().await?;
     for _ in 0..PAGES {
         let call = Call::get(page);
@@ -315,12 +324,16 @@ async fn list(sending: &Sending, namespace: &Arc<str>, query: &str) -> Result<Ve
 /// begins with another pod, so that failing ones do not block the same others for good.
 async fn delete_each<'a>(
     sending: &Sending,
+    many: &mut Many,
     namespace: &Arc<str>,
     pods: &[(&'a str, &'a str, Option<u32>)],
 ) -> Option<(&'a str, WriteError)> {
     let first = usize::try_from(random::bits()).unwrap_or(0).checked_rem(pods.len())?;
     let (mut unanswered, mut failed) = (0, None);
     for (name, uid, within) in pods.iter().cycle().skip(first).take(pods.len().min(MOST)) {
+        if let Err(error) = sending.turn_of(many).await {
+            return Some((*name, error));
+        }
         let Err(error) = delete(sending, namespace, (name, uid), *within).await else { continue };
         unanswered += usize::from(!matches!(error, WriteError::Refused(_)));
         failed.get_or_insert((*name, error));

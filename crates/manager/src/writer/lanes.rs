@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::class::Class;
 
-/// While more important writes wait, one of the others is sent this often, so that none waits for good. That delays a more important write by at most
-/// one request every tenth of a second.
+/// While more important writes wait, one of a class below [`Class::Admissions`] is sent this often, so that none waits for good. That delays a more
+/// important write by at most one request every tenth of a second.
 const TURN: Duration = Duration::from_millis(100);
-/// At least this number of the more important ones is sent before that: if few writes may be sent per second, most of them are these.
+/// At least this number of the more important ones is sent before that: if few writes may be sent per second, most of them are these. And so many are
+/// sent at most between two of [`Class::Admissions`]: jobs that start and stop all the time must not keep others from quota.
 const BETWEEN: u32 = 3;
 
 /// A key of queued items.
@@ -102,12 +103,15 @@ pub struct Lanes<K: Key, T> {
     turn: (Duration, usize),
     /// How many went since, up to [`BETWEEN`].
     between: u32,
+    /// How many went while one of [`Class::Admissions`] waited, since the last of these.
+    before_admission: u32,
 }
 
 impl<K: Key, T> Default for Lanes<K, T> {
     fn default() -> Self {
         let turn = (Duration::ZERO, 0);
-        Self { by_key: BTreeMap::new(), ready: Default::default(), number: 0, turn, between: BETWEEN }
+        let (number, between, before_admission) = (0, BETWEEN, 0);
+        Self { by_key: BTreeMap::new(), ready: Default::default(), number, turn, between, before_admission }
     }
 }
 
@@ -138,9 +142,13 @@ impl<K: Key, T> Lanes<K, T> {
         let lanes = &self.ready[..=last.index()];
         let next: Vec<_> = lanes.iter().map(|keys| keys.next(&passes_over)).collect();
         let first = next.iter().position(Option::is_some)?;
-        let turn = self.others_turn(first, &next, now);
+        let second = Class::Admissions.index();
+        let waits = next.get(second).is_some_and(Option::is_some);
+        let is_second = waits && self.before_admission >= BETWEEN;
+        let turn = if is_second { None } else { self.others_turn(first, &next, now) };
         self.between = if turn.is_some() { 0 } else { (self.between + 1).min(BETWEEN) };
-        let at = turn.unwrap_or(first);
+        let at = if is_second { second } else { turn.unwrap_or(first) };
+        self.before_admission = if waits && at != second { self.before_admission + 1 } else { 0 };
         let key = self.ready[at].take(next[at]?)?;
         let (lane, item) = self.by_key.get_mut(&key)?.pop_front()?;
         Some((key, lane, item))
@@ -151,13 +159,14 @@ impl<K: Key, T> Lanes<K, T> {
         self.ready[..=last.index()].iter().flat_map(|keys| keys.groups.keys())
     }
 
-    /// The next lane after `first`, in rotation, among those with a next item.
+    /// The next lane after `first` and below admissions, in rotation, among those with a next item.
     fn others_turn(&mut self, first: usize, next: &[Option<u64>], now: Duration) -> Option<usize> {
         let (last, before) = self.turn;
         if now.saturating_sub(last) < TURN || self.between < BETWEEN {
             return None;
         }
-        let after = (first + 1..next.len()).filter(|at| next[*at].is_some());
+        let above = first.max(Class::Admissions.index());
+        let after = (above + 1..next.len()).filter(|at| next[*at].is_some());
         let next = after.clone().find(|at| *at > before).or_else(|| after.min())?;
         self.turn = (now, next);
         Some(next)
@@ -314,6 +323,33 @@ mod tests {
         }
         turns.extend([Admissions; 3]);
         assert_eq!(took, turns);
+    }
+
+    /// How many of each lane go in this number of sends at such intervals, while very many wait in all of them.
+    fn shares(sends: u32, every: Duration) -> [u32; 5] {
+        let mut lanes = Lanes::default();
+        for (at, lane) in Class::ALL.into_iter().enumerate() {
+            for key in 0..1_000 {
+                lanes.push(at * 1_000 + key, lane, ());
+            }
+        }
+        let mut sent = [0; 5];
+        for send in 1..=sends {
+            let (_, lane, ()) = lanes.pop(every * send, Reports, |_| false).unwrap();
+            sent[lane.index()] += 1;
+        }
+        sent
+    }
+
+    #[test]
+    fn while_jobs_start_quota_is_given_with_each_fourth_write_however_many_are_sent() {
+        let [jobs, admissions, lower @ ..] = shares(64, Duration::from_millis(60));
+        assert!(admissions >= 16 && jobs >= 32, "{jobs} {admissions} {lower:?}");
+        assert!(lower.iter().all(|sent| (5..=6).contains(sent)), "{lower:?}");
+        let [jobs, admissions, lower @ ..] = shares(1_000, Duration::from_millis(2));
+        assert!(admissions >= 250 && jobs >= 700, "{jobs} {admissions} {lower:?}");
+        let lower = lower.iter().sum::<u32>();
+        assert!((18..=20).contains(&lower), "{lower}: one in a tenth of a second");
     }
 
     #[test]

@@ -42,6 +42,7 @@ use request::{Plan, answer, plan, step_call, view};
 pub use sending::Server;
 use sending::{Pace, Sending, persist};
 use suspects::Patience;
+use traffic::Pausing;
 
 /// How many writes are sent or pause before a retry at most, beside those that hang and give their slots to others.
 const MOST: usize = 64;
@@ -181,6 +182,8 @@ struct Done {
     answer: Answer,
     document: Document,
     place: Slot,
+    /// It had to wait for its place, and gave its slot to others.
+    pausing: Option<Pausing>,
 }
 
 /// The last class of which one more may be sent, while this number of reports is in progress, alone or together with other writes that are in
@@ -259,9 +262,10 @@ async fn pool(
             let versions = sender.versions.clone();
             let (server, rate) = (sender.server.clone(), Arc::clone(&sender.pace));
             let suspect = patience == Patience::Little;
-            let sending = Sending::new(server, rate, generation, first.subscribe(), suspect);
+            let sending = Sending::new(server, rate, object.kind, generation, first.subscribe(), suspect);
             pending.insert(object.clone(), class, patience, sending.under_way());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
+            let traffic = traffic.clone();
             let meter = Arc::clone(&answering.meter);
             #[expect(
                 clippy::disallowed_methods,
@@ -277,9 +281,15 @@ async fn pool(
                     (Err(WriteError::Refused(format!("the write panicked: {why}"))), None, 0)
                 });
                 meter(&request, began.elapsed(), &answer);
-                // While too much waits for the engine, no more than these is sent.
-                let place = intake.place(bytes).await;
-                Done { object, class, generation, id: request.id, answer, document, place }
+                // The API server is done with this one and has time for others; but while too much waits for the engine, MOST bounds them.
+                let mut place = std::pin::pin!(intake.place(bytes));
+                let (place, pausing) = if let Some(place) = place.as_mut().now_or_never() {
+                    (place, None)
+                } else {
+                    let pausing = traffic.pause();
+                    (place.await, Some(pausing))
+                };
+                Done { object, class, generation, id: request.id, answer, document, place, pausing }
             });
         }
         let waiting = lanes.waiting();
@@ -313,6 +323,7 @@ async fn pool(
                     lanes = Lanes::default();
                     running.shutdown().await;
                     pending.clear();
+                    traffic.forget();
                     reports = 0;
                 }
                 Some(Order::Rebuilt(generation, follows)) => {
@@ -331,11 +342,12 @@ async fn pool(
             () = tokio::time::sleep(BUSY_LOOK), if reported.is_some_and(|reported| reported.busy) => {}
             () = until(free.again.into_iter().chain(token_at).min()), if !lanes.is_idle() && waiting.iter().any(|keys| *keys > 0) => {}
             Some(done) = running.join_next() => {
-                let Done { object, class, generation, id, answer, document, place } = match done {
+                let Done { object, class, generation, id, answer, document, place, pausing } = match done {
                     Ok(done) => done,
                     // Its lane would stay shut: that ends the process.
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 };
+                drop(pausing);
                 reports -= usize::from(class == Class::Reports);
                 pending.remove(&object, Instant::now());
                 lanes.done(&object);

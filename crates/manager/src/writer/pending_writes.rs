@@ -7,9 +7,9 @@ use sluice_engine::input::ObjectRef;
 
 use super::class::Class;
 use super::lanes::{Key as _, Lanes};
-use super::sending::{LONG, Progress, SHORT, UnderWay};
+use super::sending::{Progress, UnderWay};
 use super::suspects::{Group, Patience, Suspects};
-use super::traffic::Traffic;
+use super::traffic::{Reviewed, Traffic};
 
 /// A write in progress.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub struct FreePlaces {
     passed_over: BTreeSet<Group>,
     /// All writes in progress take long: the next one shows whether they hang.
     finds_out: bool,
+    /// Those that take long are of these kinds.
+    long: BTreeSet<Reviewed>,
 }
 
 impl PendingWrites {
@@ -84,19 +86,19 @@ impl PendingWrites {
         }
     }
 
-    /// All writes have ended; what is known about hanging stays.
+    /// All writes have ended, and what is known about hanging may be over when this process leads again.
     pub fn clear(&mut self) {
-        self.writes.clear();
+        *self = Self::default();
     }
 
     /// How many more writes may be sent now, while `paused` of those in progress pause.
     ///
-    /// A request hangs if it has been in progress for long and a later one was answered soon. For a group with a hanging request, one write at a time
-    /// is sent until one is answered soon, and all such groups together take a quarter of the slots; writes beyond that give their slots to others
-    /// when it turns out, and are given up soon. If all others take long, it is not known whether they hang or the server is slow: a few more are
-    /// sent to find that out, first of the group whose last answer is newest.
+    /// A request hangs if it has been in progress for long and a later write that the same webhooks review was answered soon. For a group with a
+    /// hanging request, one write at a time is sent until one is answered soon, and all such groups together take a quarter of the slots; writes
+    /// beyond that give their slots to others when it turns out, and are given up soon. If all others take long, it is not known whether they hang or
+    /// the server is slow: a few more are sent to find that out, first of the group whose last answer is newest, among those that show it.
     pub fn free_places(&mut self, now: Instant, paused: usize, traffic: &Traffic) -> FreePlaces {
-        let limit = traffic.limit();
+        let (limit, long_from, short) = (traffic.limit(), traffic.long(), traffic.short());
         let share = (limit / 4).max(1);
         let sent = self.writes.len().saturating_sub(paused);
         let (mut long, mut hanging, mut again) = (BTreeSet::new(), Vec::new(), None);
@@ -104,14 +106,14 @@ impl PendingWrites {
         for (object, write) in &self.writes {
             let Progress { since, reads, .. } = write.progress();
             match since {
-                Some(began) if now.saturating_duration_since(began) >= LONG => {
+                Some(began) if now.saturating_duration_since(began) >= long_from => {
                     long.insert(object);
-                    if traffic.is_overtaken(began) {
-                        self.suspects.notice(&object.group(), reads, now);
-                        hanging.push((began, write));
+                    if traffic.is_overtaken(object.kind, began) {
+                        self.suspects.notice(&object.group(), reads, began, now);
+                        hanging.push((began, object, write));
                     }
                 }
-                began => look_again(began.unwrap_or(now) + LONG),
+                began => look_again(began.unwrap_or(now) + long_from),
             }
         }
         let (mut suspects, mut hanging_reports, mut others_long) = (0_usize, 0, 0);
@@ -129,18 +131,21 @@ impl PendingWrites {
         }
         let surplus = suspects.saturating_sub(share).min(sent);
         // One at a time has the usual time.
-        hanging.retain(|(_, write)| write.patience != Patience::Again);
-        hanging.sort_by_key(|(began, _)| *began);
-        for (began, write) in hanging.into_iter().take(surplus) {
-            if now.saturating_duration_since(began) >= SHORT {
+        hanging.retain(|(_, object, write)| {
+            write.patience != Patience::Again && self.suspects.contains(&object.group())
+        });
+        hanging.sort_by_key(|(began, ..)| *began);
+        for (began, _, write) in hanging.into_iter().take(surplus) {
+            if now.saturating_duration_since(began) >= short {
                 write.under_way.given_up.send_replace(Some(began));
             } else {
-                look_again(began + SHORT);
+                look_again(began + short);
             }
         }
         let counted = sent - surplus;
         let others = sent.saturating_sub(suspects);
         let finds_out = counted >= limit && others_long >= others && counted < limit + share;
+        let kinds = long.iter().map(|object| Reviewed::of(object.kind)).collect();
         if finds_out {
             passed_over.extend(long.into_iter().map(super::lanes::Key::group));
         }
@@ -157,6 +162,7 @@ impl PendingWrites {
             may_last,
             passed_over,
             finds_out,
+            long: kinds,
         }
     }
 
@@ -170,10 +176,10 @@ impl PendingWrites {
         last: Class,
     ) -> Option<Next<T>> {
         let passes_over = |group: &Group| free.passes_over(group, &self.suspects);
-        let answered = |group: &Group| self.suspects.answered(group);
+        let shows = |group: &Group| (free.shows(group), self.suspects.answered(group));
         let next = if free.finds_out {
-            let best = lanes.groups(last).filter(|group| !passes_over(group)).map(answered).max()?;
-            lanes.pop(at, last, |group| answered(group) != best || passes_over(group))
+            let best = lanes.groups(last).filter(|group| !passes_over(group)).map(shows).max()?;
+            lanes.pop(at, last, |group| shows(group) != best || passes_over(group))
         } else {
             lanes.pop(at, last, passes_over)
         };
@@ -199,6 +205,12 @@ impl PendingWrites {
 }
 
 impl FreePlaces {
+    /// Whether an answer to a write of a group shows something about those that take long.
+    fn shows(&self, (kind, _): &Group) -> bool {
+        let of = Reviewed::of(*kind);
+        self.long.iter().any(|long| long.is_shown_by(of))
+    }
+
     /// Whether a group's writes wait, because others like them hang.
     fn passes_over(&self, group: &Group, suspects: &Suspects) -> bool {
         self.passed_over.contains(group) || self.suspects == 0 && suspects.contains(group)

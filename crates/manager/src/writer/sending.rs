@@ -8,25 +8,22 @@ use std::time::{Duration, Instant};
 use axum::http::Method;
 use kube::Client;
 use sluice_client::error_chain::Chain;
-use sluice_engine::input::WriteError;
+use sluice_engine::input::{Kind, WriteError};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tracing::debug;
 
 use super::pace::{ATTEMPTS, Bucket, LONGEST, pause};
 use super::request::failure;
-use super::traffic::Traffic;
+use super::traffic::{Many, Traffic};
 use crate::api_call::{Call, CallError};
 use crate::lease::deadline::Deadline;
 
 /// One request's timeout.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// A request that takes longer waits for something, such as a dead webhook.
+/// A request that takes longer waits for something, such as a dead webhook; or the server is slow, see [`Traffic::long`].
 pub const LONG: Duration = Duration::from_secs(1);
 /// A wait that is longer than a duration can express.
 const FOREVER: Duration = Duration::from_hours(24);
-/// A request that probably hangs is given up after this time.
-pub const SHORT: Duration = Duration::from_secs(2);
-
 /// How many answers that may be large are in memory at once.
 const LARGE_ANSWERS: usize = 4;
 
@@ -87,10 +84,27 @@ impl Pace {
 pub enum Outcome {
     /// None of them is dead: there was an answer without a long wait, after they had been called.
     Soon,
+    /// It was answered a little later than others: that is no loss for them.
+    Late,
     /// It was answered, but took long while others did not.
     Slow,
     /// It failed, and took long while others did not.
     Hung,
+}
+
+impl Outcome {
+    /// Of an answer after this time, if it shows anything. `alone`: requests take long from `long` on, and others did not.
+    pub fn of_answer(took: Duration, long: Duration, alone: bool) -> Option<Self> {
+        if took < long {
+            return Some(Self::Soon);
+        }
+        alone.then_some(if took < long * 2 { Self::Late } else { Self::Slow })
+    }
+
+    /// Whether the webhooks that were called need no patience.
+    pub const fn is_well(self) -> bool {
+        matches!(self, Self::Soon | Self::Late)
+    }
 }
 
 /// A completed request.
@@ -128,6 +142,8 @@ pub struct UnderWay {
 pub struct Sending {
     server: Server,
     pace: Arc<Pace>,
+    /// Of the object.
+    kind: Kind,
     /// The engine that decided on the write.
     generation: u64,
     /// The first engine whose writes count.
@@ -141,24 +157,25 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// For a write of an engine, with a token for its first request; the writes of engines before `first` do not count any more. The requests of a
-    /// `suspect` are given up after [`SHORT`].
+    /// For a write of an engine on an object of this kind, with a token for its first request; the writes of engines before `first` do not count any
+    /// more. The requests of a `suspect` are given up after [`Traffic::short`].
     pub fn new(
         server: Server,
         pace: Arc<Pace>,
+        kind: Kind,
         generation: u64,
         first: watch::Receiver<u64>,
         suspect: bool,
     ) -> Self {
         let progress = watch::Sender::new(Progress::default());
         let (given_up, is_first) = (watch::Sender::new(None), AtomicBool::new(true));
-        Self { server, pace, generation, first, progress, given_up, suspect, is_first }
+        Self { server, pace, kind, generation, first, progress, given_up, suspect, is_first }
     }
 
     /// Of a write beside no others.
     #[cfg(test)]
     pub fn alone(server: Server) -> Self {
-        Self::new(server, Arc::new(Pace::new(0.0, 0)), 0, watch::channel(0).1, false)
+        Self::new(server, Arc::new(Pace::new(0.0, 0)), Kind::Workload, 0, watch::channel(0).1, false)
     }
 
     /// For writes that wait for its slot.
@@ -182,12 +199,31 @@ impl Sending {
         }
     }
 
+    /// For a write of many requests.
+    pub fn many(&self) -> Many {
+        self.server.traffic.many()
+    }
+
+    /// Waits until such a write may send its next request.
+    ///
+    /// # Errors
+    ///
+    /// If the engine was rebuilt.
+    pub async fn turn_of(&self, many: &mut Many) -> Result<(), WriteError> {
+        tokio::select! {
+            biased;
+            () = self.over() => Err(WriteError::Withdrawn),
+            () = many.turn() => Ok(()),
+        }
+    }
+
     /// Sends a request once; whether it hung, and others did not.
     async fn send(&self, call: &Call) -> (Result<Vec<u8>, CallError>, Duration, bool) {
         let (server, sent) = (&self.server, Instant::now());
         let reads = call.method == Method::GET;
         self.progress.send_modify(|progress| (progress.since, progress.reads) = (Some(sent), reads));
-        let timeout = if self.suspect { SHORT.min(server.timeout) } else { server.timeout };
+        let short = server.traffic.short();
+        let timeout = if self.suspect { short.min(server.timeout) } else { server.timeout };
         let mut given_up = self.given_up.subscribe();
         let outcome = tokio::select! {
             outcome = call.send(&server.client, timeout) => outcome,
@@ -198,31 +234,35 @@ impl Sending {
         };
         let took = sent.elapsed();
         let is_given_up = self.suspect || *given_up.borrow() == Some(sent);
-        // A server that answers others soon has not too much to do.
-        let alone = is_given_up || server.traffic.is_overtaken(sent);
+        let alone = is_given_up || server.traffic.is_overtaken(self.kind, sent);
+        let long = server.traffic.long();
         let said = match &outcome {
-            Ok(_) if took < LONG => Some(Outcome::Soon),
             // A missing or changed object is refused before any webhook is called.
-            Err(error) if took < LONG && (reads || error.is_of_admission()) => Some(Outcome::Soon),
-            Ok(_) if alone => Some(Outcome::Slow),
-            Err(error) if alone && took >= LONG => {
-                Some(if error.is_transient() { Outcome::Hung } else { Outcome::Slow })
+            Err(error) if took < long => {
+                let shows = reads && error.code().is_some() || error.is_of_admission();
+                shows.then_some(Outcome::Soon)
             }
-            _ => None,
+            Err(error) if error.is_transient() => alone.then_some(Outcome::Hung),
+            _ => Outcome::of_answer(took, long, alone),
         };
-        if outcome.is_ok() && said != Some(Outcome::Slow) {
-            server.traffic.answered(sent, took);
+        match &outcome {
+            // What takes longer than others shows no latency that they have.
+            Ok(_) if !matches!(said, Some(Outcome::Late | Outcome::Slow)) => {
+                server.traffic.answered(self.kind, reads, sent, took);
+            }
+            Err(error) if error.is_transient() => {}
+            _ => server.traffic.heard(sent + took),
         }
         self.progress.send_modify(|progress| {
             progress.since = None;
             // A fast read shows less than the outcome of a write.
-            if let Some(outcome) =
-                said.filter(|said| !reads || *said != Outcome::Soon || progress.last.is_none())
-            {
+            if let Some(outcome) = said.filter(|said| !reads || !said.is_well() || progress.last.is_none()) {
                 progress.last = Some(Request { sent, outcome, reads });
             }
         });
-        let hung = alone && matches!(outcome, Err(CallError::Timeout { .. }));
+        // A server that answers others soon has not too much to do.
+        let excused = is_given_up || server.traffic.answers_others(sent);
+        let hung = excused && matches!(outcome, Err(CallError::Timeout { .. }));
         (outcome, took, hung)
     }
 
@@ -271,8 +311,10 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             Ok(body) => return Ok(body),
             Err(error) => error,
         };
-        if error.is_overload() && !hung {
-            server.traffic.refused();
+        // A webhook that refuses for too many requests says nothing of the server. The engine waits for it: what pauses here takes a place from others.
+        let denied = error.is_of_admission() && error.code() == Some(429);
+        if error.is_overload() && !hung && !error.is_of_admission() {
+            server.traffic.refused(Instant::now());
         }
         attempt += 1;
         // Only the server knows how long to wait, if it says so. If that is long, the engine waits.
@@ -280,7 +322,7 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             Some(after) => after > LONGEST,
             None => took > LONG,
         };
-        if !error.is_transient() || hung || long || attempt > ATTEMPTS {
+        if !error.is_transient() || hung || long || denied || attempt > ATTEMPTS {
             return Err(match failure(&error) {
                 WriteError::Refused(why) | WriteError::Conflict(why) | WriteError::AlreadyExists(why)
                     if may_be_done =>

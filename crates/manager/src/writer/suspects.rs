@@ -55,10 +55,11 @@ impl<V> Recent<V> {
         value
     }
 
-    /// The number of groups of a kind, up to `most`.
-    fn of_kind(&self, kind: Kind, most: usize) -> usize {
+    /// The values of all groups of a kind.
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &V> {
         let from = (kind, Arc::from(""));
-        self.0.range(from..).take_while(|((other, _), _)| *other == kind).take(most).count()
+        let all = self.0.range(from..).take_while(move |((other, _), _)| *other == kind);
+        all.map(|(_, (_, value))| value)
     }
 }
 
@@ -90,24 +91,37 @@ pub struct Suspects {
     hanging: Recent<Suspect>,
     /// When the last request was sent that was answered soon.
     answered: Recent<Instant>,
+    /// The last of these times of all groups of Workloads.
+    last_answered: Option<Instant>,
+    /// When the last write of a Workload was sent that was noticed to hang.
+    last_hung: Option<Instant>,
 }
 
 impl Suspects {
     /// Whether writes of a group hang. If those of a kind of jobs hang in several namespaces, and are answered soon in none, that kind's own webhook
-    /// is dead.
+    /// is dead. If those of Workloads do, the server or Sluice's webhook is slow: then no tenant needs protection from another one.
     pub fn contains(&self, group: &Group) -> bool {
         let (kind, _) = *group;
+        if self.are_slow_everywhere(kind) {
+            return false;
+        }
         let is_dead = || {
             matches!(kind, Kind::Job(_))
-                && self.hanging.of_kind(kind, 2) == 2
-                && self.answered.of_kind(kind, 1) == 0
+                && self.hanging.of(kind).nth(1).is_some()
+                && self.answered.of(kind).next().is_none()
         };
         self.hanging.get(group).is_some() || is_dead()
     }
 
+    /// Whether none of the namespaces whose Workloads were written since the last one began to hang had a soon answer and does not hang itself.
+    fn are_slow_everywhere(&self, kind: Kind) -> bool {
+        kind == Kind::Workload && self.last_hung.is_some() && self.last_answered <= self.last_hung
+    }
+
     /// How long a request of a group may take if it is sent now.
     pub fn patience(&self, group: &Group, now: Instant) -> Patience {
-        match self.hanging.get(group).filter(|suspect| suspect.failures > 0) {
+        let known = self.hanging.get(group).filter(|_| !self.are_slow_everywhere(group.0));
+        match known.filter(|suspect| suspect.failures > 0) {
             None => Patience::Usual,
             Some(suspect) if now < suspect.until => Patience::Little,
             Some(_) => Patience::Again,
@@ -119,13 +133,19 @@ impl Suspects {
         self.answered.get(group).copied()
     }
 
-    /// A request of the group has been in progress for long, and a later one was answered soon. `reads`: whether it only reads.
-    pub fn notice(&mut self, group: &Group, reads: bool, now: Instant) {
+    /// A request of the group has been in progress for long since it was `sent`, and a later one was answered soon. `reads`: whether it only reads.
+    pub fn notice(&mut self, group: &Group, reads: bool, sent: Instant, now: Instant) {
+        if group.0 == Kind::Workload && !reads {
+            self.last_hung = self.last_hung.max(Some(sent));
+        }
         self.suspect(group, reads, now);
     }
 
     fn suspect(&mut self, group: &Group, reads: bool, now: Instant) -> &mut Suspect {
-        self.answered.0.remove(group);
+        let answered = self.answered.0.remove(group).map(|(_, sent)| sent);
+        if group.0 == Kind::Workload && answered.is_some() && answered == self.last_answered {
+            self.last_answered = self.answered.of(Kind::Workload).max().copied();
+        }
         let suspect = self.hanging.touch(group, now, || Suspect { failures: 0, until: now, writes: false });
         suspect.writes |= !reads;
         suspect
@@ -136,7 +156,7 @@ impl Suspects {
         let reads = request.reads;
         match request.outcome {
             // The webhooks in which writes hang are not called for reads.
-            Outcome::Soon if reads => {
+            Outcome::Soon | Outcome::Late if reads => {
                 if self.hanging.get(group).is_some_and(|suspect| !suspect.writes) {
                     self.hanging.0.remove(group);
                 }
@@ -145,6 +165,12 @@ impl Suspects {
                 self.hanging.0.remove(group);
                 let sent = self.answered.touch(group, now, || request.sent);
                 *sent = request.sent.max(*sent);
+                if group.0 == Kind::Workload {
+                    self.last_answered = self.last_answered.max(Some(*sent));
+                }
+            }
+            Outcome::Late => {
+                self.hanging.0.remove(group);
             }
             Outcome::Slow => {
                 let suspect = self.suspect(group, reads, now);
@@ -185,13 +211,15 @@ mod tests {
     fn what_was_read_soon_says_nothing_of_webhooks() {
         let (mut suspects, a, now) = (Suspects::default(), group(Kind::Workload, "a"), Instant::now());
         let read = |outcome| Request { reads: true, ..request(now, outcome) };
-        suspects.notice(&a, true, now);
+        suspects.notice(&a, true, now, now);
         assert!(suspects.contains(&a));
         suspects.learn(&a, read(Outcome::Soon), Patience::Usual, now);
         assert_eq!((suspects.contains(&a), suspects.answered(&a)), (false, None), "but where reading hung");
         suspects.learn(&a, request(now, Outcome::Hung), Patience::Usual, now);
-        suspects.learn(&a, read(Outcome::Soon), Patience::Little, now);
-        assert!(suspects.contains(&a));
+        for outcome in [Outcome::Soon, Outcome::Late] {
+            suspects.learn(&a, read(outcome), Patience::Little, now);
+            assert!(suspects.contains(&a));
+        }
         assert_eq!(suspects.patience(&a, now), Patience::Little);
         suspects.learn(&a, request(now, Outcome::Soon), Patience::Little, now);
         assert!(!suspects.contains(&a));
@@ -235,9 +263,9 @@ mod tests {
         for (kind, dead) in [(JOB_SETS, true), (Kind::Workload, false)] {
             let (mut suspects, now) = (Suspects::default(), Instant::now());
             let other = group(kind, "other");
-            suspects.notice(&group(kind, "a"), false, now);
+            suspects.notice(&group(kind, "a"), false, now, now);
             assert!(!suspects.contains(&other));
-            suspects.notice(&group(kind, "b"), false, now);
+            suspects.notice(&group(kind, "b"), false, now, now);
             assert_eq!(suspects.contains(&other), dead);
             assert!(!suspects.contains(&group(Kind::Job(JobKind::JOB), "other")));
             suspects.learn(&group(kind, "c"), request(now, Outcome::Soon), Patience::Usual, now);
@@ -246,13 +274,45 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_was_late_is_no_loss_for_others() {
+        let (mut suspects, a, now) = (Suspects::default(), group(JOB_SETS, "a"), Instant::now());
+        suspects.notice(&a, false, now, now);
+        suspects.learn(&a, request(now, Outcome::Late), Patience::Usual, now);
+        assert_eq!((suspects.contains(&a), suspects.answered(&a)), (false, None));
+    }
+
+    #[test]
+    fn workloads_that_are_slow_in_all_namespaces_wait_for_no_tenants_webhook() {
+        let (mut suspects, began) = (Suspects::default(), Instant::now());
+        let [a, b, idle] = ["a", "b", "idle"].map(|namespace| group(Kind::Workload, namespace));
+        let at = |seconds| began + SECOND * seconds;
+        let soon = |suspects: &mut Suspects, group: &Group, sent: u32| {
+            suspects.learn(group, request(at(sent), Outcome::Soon), Patience::Usual, at(sent));
+        };
+        soon(&mut suspects, &idle, 0);
+        soon(&mut suspects, &b, 2);
+        suspects.notice(&a, false, at(1), at(3));
+        suspects.learn(&a, request(at(1), Outcome::Hung), Patience::Usual, at(3));
+        assert!(suspects.contains(&a), "those of b were answered meanwhile");
+        assert_eq!(suspects.patience(&a, at(3)), Patience::Little);
+        suspects.notice(&b, false, at(2), at(4));
+        assert!(!suspects.contains(&a) && !suspects.contains(&b), "none were since");
+        assert_eq!(suspects.patience(&a, at(4)), Patience::Usual);
+        soon(&mut suspects, &idle, 3);
+        assert!(suspects.contains(&a) && suspects.contains(&b));
+        assert_eq!(suspects.patience(&a, at(4)), Patience::Little);
+        soon(&mut suspects, &b, 4);
+        assert!(suspects.contains(&a) && !suspects.contains(&b));
+    }
+
+    #[test]
     fn the_number_known_is_limited_and_the_latest_stay() {
         let (mut suspects, now) = (Suspects::default(), Instant::now());
         for at in 0..MOST + 10 {
-            suspects.notice(&group(Kind::Workload, "kept"), false, now + SECOND);
-            suspects.notice(&group(Kind::Workload, &at.to_string()), false, now);
+            suspects.notice(&group(JOB_SETS, "kept"), false, now, now + SECOND);
+            suspects.notice(&group(JOB_SETS, &at.to_string()), false, now, now);
         }
         assert_eq!(suspects.hanging.0.len(), MOST);
-        assert!(suspects.contains(&group(Kind::Workload, "kept")));
+        assert!(suspects.contains(&group(JOB_SETS, "kept")));
     }
 }

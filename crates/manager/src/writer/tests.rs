@@ -9,6 +9,7 @@ use serde_json::json;
 use sluice_engine::effect::Purpose;
 use sluice_engine::input::Kind;
 
+use super::sending::Outcome;
 use super::traffic::Traffic;
 use super::*;
 use crate::fake_api::{self, found};
@@ -131,6 +132,56 @@ async fn a_conflict_after_an_attempt_without_an_answer_may_be_with_that_attempt(
     assert!(matches!(outcome(&[429, 409]).await, WriteError::Conflict(_)), "that attempt did nothing");
     assert!(matches!(outcome(&[503, 409]).await, WriteError::Transient(_)));
     assert!(matches!(outcome(&[504, 429, 409]).await, WriteError::Transient(_)));
+}
+
+#[test]
+fn what_an_answer_shows_depends_on_how_long_it_took_and_on_others() {
+    const S: Duration = Duration::from_secs(1);
+    for (took, long, alone, beside) in [
+        (S / 2, S, Some(Outcome::Soon), Some(Outcome::Soon)),
+        (S, S, Some(Outcome::Late), None),
+        (S * 2, S, Some(Outcome::Slow), None),
+        (S * 2, S * 3, Some(Outcome::Soon), Some(Outcome::Soon)),
+        (S * 5, S * 3, Some(Outcome::Late), None),
+    ] {
+        assert_eq!(Outcome::of_answer(took, long, true), alone, "{took:?} {long:?}");
+        assert_eq!(Outcome::of_answer(took, long, false), beside, "{took:?} {long:?}");
+    }
+}
+
+/// An API server that refused requests for five seconds, until this time.
+fn after_an_outage(end: Instant) -> Traffic {
+    let traffic = Traffic::default();
+    for second in (0..5).rev() {
+        traffic.refused(end.checked_sub(Duration::from_secs(second)).unwrap());
+    }
+    assert_eq!(traffic.limit(), 2);
+    traffic
+}
+
+#[tokio::test]
+async fn that_an_object_is_missing_shows_that_the_api_server_is_back() {
+    let client = fake_api::client(|_: Method, _: Uri, _: Bytes| async { fake_api::failed(404, "NotFound") });
+    let traffic = after_an_outage(Instant::now().checked_sub(Duration::from_secs(10)).unwrap());
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    for _ in 0..16 {
+        let outcome = persist(&Sending::alone(server.clone()), &Call::get("/x")).await;
+        assert!(matches!(outcome, Err(WriteError::NotFound(_))), "{outcome:?}");
+    }
+    assert!(traffic.limit() > 2);
+}
+
+#[tokio::test]
+async fn the_next_term_begins_without_what_the_one_before_knew_of_the_api_server() {
+    let client = fake_api::client(|_: Method, _: Uri, _: Bytes| async { fake_api::failed(404, "NotFound") });
+    let (answering, _answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = after_an_outage(Instant::now());
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    writer.abandon();
+    settled().await;
+    assert_eq!(traffic.limit(), Traffic::default().limit());
 }
 
 /// Lets all tasks continue until each of them waits for something: they share this thread, and the stand-in answers without a network.
@@ -346,7 +397,7 @@ async fn a_request_without_an_answer_says_something_about_the_server_only_if_oth
         let answers = traffic.clone();
         let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
             if others {
-                answers.answered(Instant::now(), Duration::ZERO);
+                answers.answered(Kind::Workload, false, Instant::now(), Duration::ZERO);
             }
             std::future::pending::<Response>()
         });
@@ -384,7 +435,7 @@ async fn a_request_that_hangs_where_others_did_is_given_up_soon_and_says_nothing
     // It is known from others.
     server.timeout = Duration::from_millis(50);
     let pace = Arc::new(Pace::new(0.0, 0));
-    let sending = Sending::new(server, pace, 0, watch::channel(0).1, true);
+    let sending = Sending::new(server, pace, Kind::Workload, 0, watch::channel(0).1, true);
     assert!(matches!(persist(&sending, &call).await, Err(WriteError::Transient(_))));
     assert_eq!(traffic.limit(), limit);
 }

@@ -324,7 +324,9 @@ fn what_users_write_into_their_pods_is_not_kept() {
     let mut found = 0;
     let cost = allocation_counter::measure(|| {
         let sending = Sending::alone(server);
-        found = runtime.block_on(list(&sending, &"ns".into(), LIVE)).map_or(0, |items| items.len());
+        let mut many = sending.many();
+        found =
+            runtime.block_on(list(&sending, &mut many, &"ns".into(), LIVE)).map_or(0, |items| items.len());
     });
     assert_eq!(found, 3 * PODS);
     let most = u64::try_from(largest).unwrap() + (512 << 10);

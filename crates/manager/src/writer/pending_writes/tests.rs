@@ -6,10 +6,12 @@ use sluice_api::job::JobKind;
 use sluice_engine::input::Kind;
 use tokio::sync::watch;
 
-use super::super::sending::{Outcome, Progress, Request};
+use super::super::sending::{LONG, Outcome, Progress, Request};
 use super::*;
 
+const JOB: Kind = Kind::Job(JobKind::JOB);
 const JOB_SETS: Kind = Kind::Job(JobKind::JOB_SET);
+const SHORT: Duration = Duration::from_secs(2);
 
 fn object(kind: Kind, namespace: &str, at: usize) -> ObjectRef {
     ObjectRef::namespaced(kind, namespace, format!("o{at}").as_str())
@@ -30,6 +32,13 @@ fn begin(writes: &mut PendingWrites, object: ObjectRef, began: Instant) {
     let progress = watch::channel(Progress { since: Some(began), ..Progress::default() }).1;
     let under_way = UnderWay { progress, given_up: watch::Sender::new(None) };
     writes.insert(object, Class::Jobs, Patience::Usual, under_way);
+}
+
+/// A write in a namespace without a dead webhook was answered soon.
+fn answered(writes: &mut PendingWrites, traffic: &Traffic, kind: Kind, sent: Instant) {
+    traffic.answered(kind, false, sent, Duration::ZERO);
+    let request = Request { sent, outcome: Outcome::Soon, reads: false };
+    writes.suspects.learn(&object(kind, "live", 0).group(), request, Patience::Usual, sent);
 }
 
 /// Whether a write of a group may go, if it is the only one.
@@ -69,7 +78,9 @@ fn a_server_that_is_slow_for_all_gets_no_more_than_a_quarter_beyond_the_limit() 
 fn what_hangs_shares_a_quarter_of_the_places_and_gets_no_more() {
     let traffic = Traffic::default();
     let (mut writes, began) = pending(&[(Kind::Workload, "dead", 6), (JOB_SETS, "a", 1), (JOB_SETS, "b", 1)]);
-    traffic.answered(began + Duration::from_millis(1), Duration::ZERO);
+    for kind in [Kind::Workload, JOB] {
+        answered(&mut writes, &traffic, kind, began + Duration::from_millis(1));
+    }
     let free = writes.free_places(began + LONG, 0, &traffic);
     assert_eq!((free.places, free.sent, free.hanging), (6, 8, 6), "2 of 8 are left to them");
     assert_eq!(free.again, Some(began + SHORT), "then the others are given up");
@@ -83,7 +94,7 @@ fn what_hangs_shares_a_quarter_of_the_places_and_gets_no_more() {
 fn one_that_hangs_keeps_only_those_of_its_namespace_and_kind_waiting() {
     let traffic = Traffic::default();
     let (mut writes, began) = pending(&[(JOB_SETS, "dead", 1)]);
-    traffic.answered(began + Duration::from_millis(1), Duration::ZERO);
+    answered(&mut writes, &traffic, JOB, began + Duration::from_millis(1));
     let free = writes.free_places(began + LONG, 0, &traffic);
     assert_eq!((free.places, free.hanging, free.again), (7, 0, None));
     assert!(!may_go(&writes, &free, JOB_SETS, "dead"));
@@ -97,7 +108,7 @@ fn what_hangs_in_one_namespace_keeps_none_in_another_waiting() {
     let traffic = Traffic::default();
     let (mut writes, began) = pending(&[]);
     begin(&mut writes, ObjectRef::cluster(Kind::Namespace, "dead"), began);
-    traffic.answered(began + Duration::from_millis(1), Duration::ZERO);
+    answered(&mut writes, &traffic, JOB, began + Duration::from_millis(1));
     let free = writes.free_places(began + LONG, 0, &traffic);
     assert!(!may_go_on(&writes, &free, ObjectRef::cluster(Kind::Namespace, "dead")));
     assert!(may_go_on(&writes, &free, ObjectRef::cluster(Kind::Namespace, "a")));
@@ -119,6 +130,8 @@ struct Pool {
     reads: BTreeSet<ObjectRef>,
     /// How many were answered after long.
     slow: usize,
+    /// How many were given up for others.
+    given_up: usize,
 }
 
 struct Sent {
@@ -147,12 +160,17 @@ impl Pool {
             most: 0,
             reads: BTreeSet::new(),
             slow: 0,
+            given_up: 0,
         }
     }
 
     fn write(&mut self, kind: Kind, namespace: &str) {
+        self.write_of(Class::Jobs, kind, namespace);
+    }
+
+    fn write_of(&mut self, class: Class, kind: Kind, namespace: &str) {
         self.number += 1;
-        self.lanes.push(object(kind, namespace, self.number), Class::Jobs, self.now);
+        self.lanes.push(object(kind, namespace, self.number), class, self.now);
     }
 
     /// Something is read that a webhook is not asked about.
@@ -172,19 +190,24 @@ impl Pool {
         let (now, mut over) = (self.now, Vec::new());
         self.sent.retain(|one| {
             let (age, reads) = (now - one.at, self.reads.contains(&one.object));
-            let given_up = age >= one.timeout || *one.given_up.borrow() == Some(one.at);
+            let for_others = *one.given_up.borrow() == Some(one.at);
+            let kind = one.object.kind;
             let after = if reads { Some(Duration::ZERO) } else { answers(&one.object) };
             let outcome = match after {
-                Some(after) if age >= after && after < LONG => Outcome::Soon,
-                Some(after) if age >= after => Outcome::Slow,
-                _ if given_up => Outcome::Hung,
+                Some(after) if age >= after => {
+                    let alone = one.timeout < TIMEOUT || self.traffic.is_overtaken(kind, one.at);
+                    Outcome::of_answer(age, self.traffic.long(), alone)
+                }
+                _ if for_others || age >= one.timeout => Some(Outcome::Hung),
                 _ => return true,
             };
-            if outcome == Outcome::Soon {
-                self.traffic.answered(one.at, age);
+            match outcome {
+                None | Some(Outcome::Soon) => self.traffic.answered(kind, reads, one.at, age),
+                Some(Outcome::Late | Outcome::Slow) => self.traffic.heard(now),
+                Some(Outcome::Hung) => self.given_up += usize::from(for_others),
             }
-            self.slow += usize::from(outcome == Outcome::Slow);
-            let last = Some(Request { sent: one.at, outcome, reads });
+            self.slow += usize::from(outcome == Some(Outcome::Slow));
+            let last = outcome.map(|outcome| Request { sent: one.at, outcome, reads });
             one.progress.send_replace(Progress { last, ..Progress::default() });
             self.writes.remove(&one.object, now);
             self.lanes.done(&one.object);
@@ -196,7 +219,7 @@ impl Pool {
             let at = (now, now - self.began);
             let next = self.writes.next(&mut free, &mut self.lanes, at, Class::Reports);
             let Some(Next { object, class, item: since, patience }) = next else { break };
-            let timeout = if patience == Patience::Little { SHORT } else { TIMEOUT };
+            let timeout = if patience == Patience::Little { self.traffic.short() } else { TIMEOUT };
             let (progress, given_up) = (
                 watch::Sender::new(Progress { since: Some(now), ..Progress::default() }),
                 watch::Sender::new(None),
@@ -239,7 +262,7 @@ fn what_is_read_where_writes_hang_gives_these_no_more_places() {
 #[test]
 fn a_webhook_that_is_slow_has_its_time_beside_a_dead_one_even_with_few_places() {
     let mut pool = Pool::new();
-    pool.traffic.refused();
+    pool.traffic.refused(pool.now);
     assert_eq!(pool.traffic.limit() / 4, 1);
     pool.write(Kind::Workload, "live");
     pool.step(|_| false);
@@ -262,6 +285,63 @@ fn a_webhook_that_is_slow_has_its_time_beside_a_dead_one_even_with_few_places() 
         assert!(pool.traffic.limit() / 4 <= 1);
     }
     assert!(pool.slow > 0, "it was never written");
+}
+
+/// Sluice's own webhook is slow, or the machine is busy: that is no dead webhook of a tenant's, whatever else is answered soon.
+#[test]
+fn workloads_that_are_slow_in_all_namespaces_have_the_places_of_others() {
+    let (slow, soon) = (STEP * 24, STEP);
+    for some_are_soon in [false, true] {
+        let mut pool = Pool::new();
+        for second in 0..2 {
+            pool.traffic.refused(pool.now + LONG * second);
+        }
+        let limit = pool.traffic.limit();
+        assert_eq!(limit, 4);
+        for _ in 0..200 {
+            for namespace in ["a", "b"] {
+                pool.write_of(Class::Admissions, Kind::Workload, namespace);
+            }
+        }
+        // Its status is written all the time, and no webhook is asked about that.
+        pool.write(Kind::LocalQueue, "a");
+        let answers = |object: &ObjectRef| match object.kind {
+            Kind::LocalQueue => Some(soon),
+            _ if some_are_soon && object.name.ends_with('7') => Some(soon),
+            _ => Some(slow),
+        };
+        let (time, mut written) = (Duration::from_secs(30), 0);
+        for _ in 0..time.as_millis() / STEP.as_millis() {
+            for over in pool.step_with(answers) {
+                match over.kind {
+                    Kind::LocalQueue => pool.write(Kind::LocalQueue, "a"),
+                    _ => written += 1,
+                }
+            }
+        }
+        let least = time.as_millis() / slow.as_millis() * u128::try_from(limit - 1).unwrap();
+        assert!(written >= least, "{written} of at least {least} were written, some soon: {some_are_soon}");
+        assert_eq!(pool.given_up, 0, "some soon: {some_are_soon}");
+    }
+}
+
+/// What the webhooks of jobs review says nothing of Workloads.
+#[test]
+fn what_shows_whether_workloads_hang_is_sent_before_what_does_not() {
+    let traffic = Traffic::default();
+    let (mut writes, began) = pending(&[(Kind::Workload, "dead", 8)]);
+    answered(&mut writes, &traffic, JOB, began + Duration::from_millis(1));
+    let mut free = writes.free_places(began + LONG, 0, &traffic);
+    assert_eq!((free.places, free.hanging), (1, 0), "it is not known");
+    let mut lanes = Lanes::default();
+    for (kind, class) in [(JOB, Class::Jobs), (Kind::Workload, Class::Admissions)] {
+        lanes.push(object(kind, "live", 1), class, ());
+    }
+    let next = writes.next(&mut free, &mut lanes, (began + LONG, LONG), Class::Reports).unwrap();
+    assert_eq!(next.object.kind, Kind::Workload);
+    answered(&mut writes, &traffic, Kind::Workload, began + LONG);
+    let free = writes.free_places(began + LONG, 0, &traffic);
+    assert_eq!((free.places, free.hanging), (6, 6), "now it is");
 }
 
 #[test]

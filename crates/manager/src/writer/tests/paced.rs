@@ -62,7 +62,7 @@ async fn each_request_takes_a_token() {
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let (first, generations) = watch::channel(0);
     pace.take(Instant::now());
-    let sending = Sending::new(server, Arc::clone(&pace), 0, generations, false);
+    let sending = Sending::new(server, Arc::clone(&pace), Kind::Workload, 0, generations, false);
     let call = Call::get("/x");
     let (outcome, ()) = tokio::join!(persist(&sending, &call), async {
         while !pace.is_used_up() {
@@ -247,6 +247,73 @@ async fn a_start_goes_although_very_many_looks_for_pods_wait_for_each_other() {
 }
 
 #[tokio::test]
+async fn a_start_goes_at_once_although_hundreds_of_deletions_could_use_all_slots() {
+    let sent: Seen<(Method, String)> = Arc::default();
+    let noted = Arc::clone(&sent);
+    let client = fake_api::client(move |method: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push((method.clone(), name));
+        async move {
+            if method == Method::GET {
+                let pod = |at: u32| {
+                    json!({"metadata": {"name": format!("p{at}"), "uid": format!("u{at}"),
+                    "ownerReferences": [{"uid": "a", "controller": true}]}})
+                };
+                return found(&json!({"metadata": {}, "items": (0..200).map(pod).collect::<Vec<_>>()}));
+            }
+            if method == Method::DELETE {
+                std::future::pending::<()>().await;
+            }
+            found(
+                &json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
+            )
+        }
+    });
+    let (answering, _answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, Deadline::never(), after_an_outage(Instant::now()));
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let deletions = || sent.lock().unwrap().iter().filter(|(method, _)| *method == Method::DELETE).count();
+    for id in 0..2 {
+        writer.write(0, look(id, EndPods::Delete));
+    }
+    while deletions() == 0 {
+        tokio::task::yield_now().await;
+    }
+    settled().await;
+    writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(2, "start") });
+    settled().await;
+    assert_eq!(sent.lock().unwrap().last().map(|(_, name)| name.clone()), Some("start".to_owned()));
+    assert_eq!(deletions(), 1, "they leave a slot");
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+#[tokio::test]
+async fn what_was_answered_gives_its_slot_to_others_while_it_waits_for_the_engine() {
+    let (client, gate, sent) = gated();
+    gate.add_permits(1_000);
+    let (answering, mut answered) = noting();
+    let full = answering.intake.place(usize::MAX).await;
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = after_an_outage(Instant::now());
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..4 {
+        writer.write(0, request(id, &format!("w{id}")));
+    }
+    settled().await;
+    assert_eq!(sent.lock().unwrap().len(), 4, "2 may be in flight");
+    assert!(answered.try_recv().is_err(), "there is no room");
+    drop(full);
+    for _ in 0..4 {
+        assert!(answered.recv().await.unwrap().1);
+    }
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+    assert_eq!(*traffic.pausing().borrow(), 0);
+}
+
+#[tokio::test]
 async fn a_write_of_many_requests_does_not_keep_tokens_from_a_start() {
     let client = fake_api::client(|method: Method, _: Uri, _: Bytes| async move {
         if method == Method::GET {
@@ -344,6 +411,24 @@ async fn a_write_that_took_long_is_given_back_unless_the_server_says_when_to_try
     };
     let (outcome, sent) = outcome_of_slow(later).await;
     assert!(outcome.is_ok() && sent == 2, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_webhook_that_has_too_many_requests_says_nothing_of_the_server_and_is_left_to_the_engine() {
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        *count.lock().unwrap() += 1;
+        let mut answer =
+            fake_api::failed(429, r#"admission webhook "policy.example.com" denied the request"#);
+        answer.headers_mut().insert("Retry-After", "1".parse().unwrap());
+        async move { answer }
+    });
+    let traffic = Traffic::default();
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+    assert!(matches!(outcome, Err(WriteError::Later { seconds: 1, .. })), "{outcome:?}");
+    assert_eq!((*sent.lock().unwrap(), traffic.limit()), (1, Traffic::default().limit()));
 }
 
 #[tokio::test]
