@@ -59,6 +59,7 @@ impl Scheduler {
                 self.process_pass(&mut entries[at], &local_usage, now, &mut state);
             }
         }
+        self.usages.known = local_usage;
         self.finish(state)
     }
 
