@@ -1,4 +1,4 @@
-//! The connections to the API server: those of kube's own client, except that one whose other end is gone without a word ends within seconds. The
+//! The connections to the API server: those of kube's own client, except that one whose other end is gone without notice ends within seconds. The
 //! node of an API server that loses power, or a load balancer that forgets its connections, answers nothing any more, while new connections work at
 //! once: requests on the old ones would each wait for their own time limit, and watches would see nothing new for minutes.
 
@@ -12,7 +12,7 @@ use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
-/// After this time without a word from the other end the kernel asks whether it is still there, and asks again as often.
+/// After this time without a sign of the other end the kernel asks whether it is still there, and asks again as often.
 const PROBE: Duration = Duration::from_secs(5);
 /// After this time without a sign of the other end, while one is due, the connection ends: sooner than any request does (a write after 15 s), so that
 /// a lost connection is not taken for a server that is overloaded.
