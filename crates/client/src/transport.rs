@@ -14,8 +14,8 @@ use tower::{BoxError, ServiceBuilder};
 
 /// After this time without a sign of the other end the kernel asks whether it is still there, and asks again as often.
 const PROBE: Duration = Duration::from_secs(5);
-/// After this time without a sign of the other end, while one is due, the connection ends: sooner than any request does (a write after 15 s), so that
-/// a lost connection is not taken for a server that is overloaded.
+/// After this time without a sign of the other end, while one is due, the connection ends: before a write is given up (15 s), which would be taken for
+/// a sign of an overloaded server.
 const DEAD: Duration = Duration::from_secs(10);
 /// How often the kernel asks, where it knows no [`DEAD`].
 const PROBES: u32 = 2;
