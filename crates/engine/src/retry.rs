@@ -25,7 +25,6 @@ pub(crate) const REFUSALS: u8 = 3;
 
 /// The retry state of writes on one object.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of the last failure")]
 pub(crate) struct Retry {
     /// Failures in a row.
     pub failures: u16,
