@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-use crate::proxy;
+use crate::{proxy, transport};
 
 /// How long the connection itself may take.
 pub const CONNECT: Duration = Duration::from_secs(5);
@@ -189,9 +189,9 @@ fn patient(mut config: Config) -> Config {
 ///
 /// # Errors
 ///
-/// If the certificates, keys, credentials or the proxy of the connection are not usable.
+/// If the certificates, keys or credentials of the connection are not usable.
 pub fn client(config: &Config) -> Result<Client, ClientError> {
-    Client::try_from(config.clone()).map_err(|source| ClientError::Build {
+    transport::client(config).map_err(|source| ClientError::Build {
         server: config.cluster_url.to_string(),
         source: Box::new(source),
     })

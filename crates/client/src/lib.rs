@@ -14,4 +14,5 @@ pub mod list;
 pub mod patience;
 mod proxy;
 pub mod settings;
+mod transport;
 pub mod version;

@@ -1,9 +1,9 @@
 //! Admission fair sharing: the decayed usage of LocalQueues, which orders a ClusterQueue (docs/reference/06-algorithm.md 6.9).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::AdmissionFairSharing;
-use crate::intern::{Names, ResourceId, WorkloadId};
+use crate::intern::{LocalId, Names, ResourceId, WorkloadId};
 use crate::spec::{Time, Weight};
 
 /// The decayed consumption of a LocalQueue, and the entry penalties of recent admissions. cpu in cores, everything else in whole units.
@@ -13,6 +13,15 @@ pub(crate) struct Ledger {
     /// When `consumed` was last brought up to date.
     pub(crate) at: Option<Time>,
     penalties: BTreeMap<WorkloadId, Vec<(ResourceId, f64)>>,
+}
+
+/// What [`Ledger::usage`] said of each LocalQueue: there may be many, and few of them change between two cycles.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Usages {
+    /// By LocalQueue; zero for those that are missing at the end.
+    pub(crate) known: Vec<f64>,
+    /// Those whose usage may have changed since.
+    pub(crate) stale: BTreeSet<LocalId>,
 }
 
 /// The unit of the ledger: cores for cpu, whole units for everything else.

@@ -56,6 +56,20 @@ impl KeptOut {
         ended.flat_map(|(_, waiting)| waiting).copied().collect()
     }
 
+    /// A head waits no more: the workloads that it kept out, which it does not any longer.
+    pub(crate) fn without(&mut self, head: WorkloadId) -> BTreeSet<WorkloadId> {
+        let waiting = self.waiting.remove(&head).unwrap_or_default();
+        for id in &waiting {
+            if let Some(by) = self.by.get_mut(id) {
+                by.retain(|one| *one != head);
+                if by.is_empty() {
+                    self.by.remove(id);
+                }
+            }
+        }
+        waiting
+    }
+
     /// Whether a tree may be tried once more, after capacity became free there at this count.
     pub(crate) fn may_retry(&mut self, root: NodeId, freed: u64) -> bool {
         let retries = self.retries.entry(root).or_default();

@@ -19,6 +19,8 @@ pub struct Stats {
     pub compared_domains: u64,
     /// Domains that were visited to order a level of a topology by what fits: all of a level, for each of the first two searches after one came or went.
     pub ordered_domains: u64,
+    /// Usages of LocalQueues that were computed for the order of ClusterQueues.
+    pub local_usages: u64,
     /// Nodes of cohort trees that were computed anew because a spec in the tree changed.
     pub rebuilt_nodes: u64,
     /// ClusterQueues that were notified of free capacity in one of their flavors: nodes, or physical capacity.

@@ -15,13 +15,16 @@ const ASKED: i64 = 60;
 /// The pauses after so many failures in a row are short: they do not end early.
 const SHORT: u16 = 3;
 
+/// So many pauses of a row end early at most. An API server that comes back may be away again a moment later, and more than once; what still fails
+/// while others succeed has a trouble of its own.
+const EARLY: u8 = 3;
+
 /// How often in a row the API server refuses a start before the job is evicted, or a stop before a part of another job is deleted: 15 s, in which an
 /// API server that has just started learns of rights and webhooks.
 pub(crate) const REFUSALS: u8 = 3;
 
 /// The retry state of writes on one object.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts of the last failure")]
 pub(crate) struct Retry {
     /// Failures in a row.
     pub failures: u16,
@@ -35,8 +38,8 @@ pub(crate) struct Retry {
     pub lost: bool,
     /// The API server has been away for a while, or seems to have been.
     away: bool,
-    /// A pause of this row of failures ended early, as the API server answered other writes.
-    early: bool,
+    /// How many pauses of this row of failures ended early, as the API server answered other writes.
+    early: u8,
     /// The purpose of the last failed write: only its success ends the row.
     purpose: Option<Purpose>,
     /// The text of the last event about it.
@@ -68,7 +71,7 @@ impl Retry {
             }
         };
         if self.until.is_some_and(|until| now.duration_since(until) > FORGOTTEN) {
-            (self.failures, self.refusals, self.early) = (0, 0, false);
+            (self.failures, self.refusals, self.early) = (0, 0, 0);
         }
         let asked = match error {
             WriteError::Later { seconds, .. } => i64::try_from(*seconds).unwrap_or(ASKED).min(ASKED),
@@ -82,8 +85,7 @@ impl Retry {
         self.refusals = if refused { before.saturating_add(1) } else { 0 };
         self.lost = error.is_transient() || self.lost && matches!(error, WriteError::AlreadyExists(_));
         self.conflict = matches!(error, WriteError::Conflict(_));
-        // What fails while others succeed has its own trouble: it is tried early once.
-        self.away = matches!(error, WriteError::Transient(_)) && !self.early && self.failures > SHORT;
+        self.away = matches!(error, WriteError::Transient(_)) && self.early < EARLY && self.failures > SHORT;
         self.until = Some(until);
         self.purpose = Some(purpose);
         until
@@ -104,11 +106,13 @@ impl Retry {
         }
     }
 
-    /// The API server answers others. Whether that ends a pause.
+    /// The API server answers others. Whether that ends a pause. The pauses after it begin with the last short one: the server may not have come back
+    /// for good yet.
     pub fn ends_pause(&mut self, now: Timestamp) -> bool {
         let ends = self.away && self.waits(now);
         if ends {
-            (self.until, self.away, self.early) = (Some(now), false, true);
+            (self.until, self.away) = (Some(now), false);
+            (self.failures, self.early) = (SHORT - 1, self.early + 1);
         }
         ends
     }
@@ -182,6 +186,27 @@ mod tests {
         let later = T0.checked_add(SignedDuration::from_hours(1)).unwrap();
         retry.failed(Purpose::StopJob, &refused, later);
         assert_eq!(retry.refusals, 1, "the one before was long ago");
+    }
+
+    #[test]
+    fn a_server_that_goes_away_again_is_tried_soon_and_a_trouble_of_its_own_is_not_for_ever() {
+        let down = WriteError::Transient("down".to_owned());
+        let mut retry = Retry::default();
+        let mut now = T0;
+        let mut waits = Vec::new();
+        for _ in 0..15 {
+            let until = retry.failed(Purpose::StopJob, &down, now);
+            waits.push(until.duration_since(now).as_secs());
+            // Others are answered a second later, each time.
+            now = now.checked_add(SignedDuration::from_secs(1)).unwrap();
+            if !retry.ends_pause(now) {
+                now = until;
+            }
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 4, 8, 4, 8, 4, 8, 16, 32, 60, 60, 60]);
+        assert!(retry.should_report(&down, "it lasts"));
+        retry.succeeded(Purpose::StopJob);
+        assert_eq!((retry.failures, retry.early), (0, 0));
     }
 
     #[test]

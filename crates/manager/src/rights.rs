@@ -25,8 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY: Duration = if cfg!(test) { Duration::from_millis(2) } else { Duration::from_secs(2) };
 /// The pause between two checks of a missing right: it may have been granted a moment ago.
 const AGAIN: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(1) };
-/// How often a missing right is checked.
-const LOOKS: u32 = 3;
+/// How often a missing right is checked: for 15 s, in which an API server that has just started learns of rights. Until then it denies all of them.
+const LOOKS: u32 = 16;
 /// Questions at a time.
 const AT_ONCE: usize = 8;
 
@@ -137,7 +137,9 @@ pub async fn guard(client: Client, needs: Vec<Need>, supervisor: Supervisor, mut
                 if looks >= LOOKS {
                     return supervisor.fatal(reported(&missing));
                 }
-                info!(missing = missing.len(), "rights are missing: checking again");
+                if looks == 1 {
+                    info!(missing = missing.len(), "rights are missing: checking again");
+                }
                 AGAIN
             }
             Err(error) => {
@@ -279,16 +281,17 @@ mod tests {
         guard(client, needs(&[JobKind::JOB]), guarded, stop.clone()).await;
         let why = fatal.try_recv().unwrap();
         assert!(why.contains("watch jobs.batch"), "{why}");
-        assert_eq!(asked.lock().unwrap().len(), 6 * 3, "it was looked at three times");
+        let looks = usize::try_from(LOOKS).unwrap();
+        assert_eq!(asked.lock().unwrap().len(), 6 * looks, "a right may come for a while");
 
-        // The API server does not answer at first, and then has not seen the grant.
+        // The API server does not answer at first, and then does not know of any grant for some seconds.
         let calls = Arc::new(AtomicUsize::new(0));
         let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
             let call = calls.fetch_add(1, Ordering::Relaxed);
             async move {
                 match call {
                     0 | 1 => failed(503, "ServiceUnavailable"),
-                    _ => found(&json!({"status": {"allowed": call > 3}})),
+                    _ => found(&json!({"status": {"allowed": call > 2 * 10}})),
                 }
             }
         });

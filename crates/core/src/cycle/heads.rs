@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::entry::{Entry, Precedence};
 use crate::flavor_assigner::Assignment;
-use crate::intern::{ClassId, LocalId, QueueId, WorkloadId};
+use crate::intern::{ClassId, QueueId, WorkloadId};
 use crate::last_assignment::Scan;
 use crate::queue::{OrderKey, Placement};
 use crate::scheduler::Scheduler;
@@ -12,14 +12,18 @@ use crate::spec::QueueingStrategy;
 use crate::view::Head;
 
 impl Scheduler {
-    /// The usage of each LocalQueue, if admission fair sharing orders any queue.
-    pub(super) fn rank_locals(&self) -> Vec<f64> {
-        if self.world.config.admission_fair_sharing.is_none()
-            || !self.world.config.gates.admission_fair_sharing
-        {
+    /// Takes the usage of each LocalQueue out for a cycle, if admission fair sharing orders any queue. What the cycle changes counts in the next.
+    pub(super) fn rank_locals(&mut self) -> Vec<f64> {
+        if self.keeps_ledgers().is_none() {
             return Vec::new();
         }
-        (0..self.world.locals.len()).map(|at| self.fair_usage(LocalId::new(at))).collect()
+        let mut usages = std::mem::take(&mut self.usages.known);
+        usages.resize(self.world.locals.len(), 0.0);
+        for id in std::mem::take(&mut self.usages.stale) {
+            usages[id.at()] = self.fair_usage(id);
+            self.stats.local_usages += 1;
+        }
+        usages
     }
 
     /// Takes the head of a queue, if there is one, unless it is below a cycle of Cohorts (docs/reference/06-algorithm.md 6.4 "Heads"). `displaced`:

@@ -48,11 +48,10 @@ impl Scheduler {
         state.report.entries.reserve(entries.len());
         if self.world.config.fair_sharing.is_some() {
             let mut tournament = Tournament::new(self, &entries);
-            for entry in tournament.left_out(&entries) {
-                let why = "Another workload of its ClusterQueue is considered first".to_owned();
-                self.second_pass_failed(entry, why, now, &mut state);
-            }
             while let Some(at) = tournament.pop(self, &entries) {
+                for second_pass in tournament.second_passes_before(&entries[at]) {
+                    self.process_pass(&mut entries[second_pass], &local_usage, now, &mut state);
+                }
                 self.process_pass(&mut entries[at], &local_usage, now, &mut state);
             }
         } else {
@@ -60,6 +59,7 @@ impl Scheduler {
                 self.process_pass(&mut entries[at], &local_usage, now, &mut state);
             }
         }
+        self.usages.known = local_usage;
         self.finish(state)
     }
 

@@ -166,13 +166,7 @@ impl Scheduler {
     }
 
     /// Reports a second pass that failed, and queues it again.
-    pub(super) fn second_pass_failed(
-        &mut self,
-        entry: &Entry,
-        why: String,
-        now: Time,
-        state: &mut CycleState,
-    ) {
+    fn second_pass_failed(&mut self, entry: &Entry, why: String, now: Time, state: &mut CycleState) {
         let iteration = entry.second_pass.unwrap_or_default().saturating_add(1);
         self.agenda.second_passes.push(entry.head.workload, iteration, now);
         state.report.entries.push(self.report(entry, Outcome::SecondPass(Err(why))));

@@ -59,8 +59,10 @@ struct CohortRound {
 
 /// All heads of a cycle that are not processed yet.
 pub(super) struct Tournament {
-    /// The position of each ClusterQueue's entry. [quirk] Of several entries of one ClusterQueue only the last takes part.
+    /// The position of each ClusterQueue's entry: of several, the last one, its head.
     entries: BTreeMap<NodeId, usize>,
+    /// The others, which are second passes: they have their turn with it.
+    second_passes: BTreeMap<NodeId, Vec<usize>>,
     rounds: BTreeMap<NodeId, CohortRound>,
     /// Roots with entries: first the one whose entry waited until all pods are ready.
     roots: BTreeSet<(Precedence, NodeId)>,
@@ -71,8 +73,13 @@ pub(super) struct Tournament {
 impl Tournament {
     /// Plays the first round everywhere.
     pub(super) fn new(scheduler: &mut Scheduler, entries: &[Entry]) -> Self {
-        let mut tournament =
-            Self { entries: BTreeMap::new(), rounds: BTreeMap::new(), roots: BTreeSet::new(), last: None };
+        let mut tournament = Self {
+            entries: BTreeMap::new(),
+            second_passes: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            roots: BTreeSet::new(),
+            last: None,
+        };
         let mut nodes = Vec::with_capacity(entries.len());
         for (at, entry) in entries.iter().enumerate() {
             let node = entry.head.node;
@@ -89,7 +96,9 @@ impl Tournament {
                 tournament.roots.insert((precedence, root));
             }
             nodes.push(node);
-            tournament.entries.insert(node, at);
+            if let Some(second_pass) = tournament.entries.insert(node, at) {
+                tournament.second_passes.entry(node).or_default().push(second_pass);
+            }
         }
         // A Cohort is played once all of its children are: the deepest first.
         let mut due: BTreeSet<(Reverse<u32>, NodeId)> = BTreeSet::new();
@@ -104,11 +113,10 @@ impl Tournament {
         tournament
     }
 
-    /// The second passes whose ClusterQueue has another entry, which takes part instead (docs/reference/06-algorithm.md 6.5: a quirk).
-    pub(super) fn left_out<'a>(&self, entries: &'a [Entry]) -> Vec<&'a Entry> {
-        let takes_part = |at: usize, entry: &Entry| self.entries.get(&entry.head.node) == Some(&at);
-        let second = entries.iter().enumerate().filter(|(_, entry)| entry.second_pass.is_some());
-        second.filter(|&(at, entry)| !takes_part(at, entry)).map(|(_, entry)| entry).collect()
+    /// The places of the second passes that have their turn before an entry that is out. Not in Kueue (docs/reference/06-algorithm.md 6.5: a quirk): the
+    /// reference leaves them out as long as their queue has a head, and that may wait for good.
+    pub(super) fn second_passes_before(&mut self, entry: &Entry) -> Vec<usize> {
+        self.second_passes.remove(&entry.head.node).unwrap_or_default()
     }
 
     /// Enters a child's best entry, that of `queue`, into the round of its parent.

@@ -63,6 +63,7 @@ impl Scheduler {
             preempted: false,
         });
         self.enter(id, spec.state, None, now);
+        self.note_borrowing(id, None);
         self.outside_change(id);
     }
 
@@ -117,6 +118,7 @@ impl Scheduler {
             workload.preempted = false;
         }
         self.enter(id, spec.state, was, now);
+        self.note_borrowing(id, before.as_ref());
         if outside {
             self.outside_change(id);
         }
@@ -125,6 +127,7 @@ impl Scheduler {
         {
             self.flush_around(was.queue);
         }
+        self.may_be_no_head(id, was);
         self.flush_freed(id, before, priority_changed);
         true
     }
@@ -194,6 +197,7 @@ impl Scheduler {
         if let Some(was) = was {
             self.flush_around(was.queue);
         }
+        self.may_be_no_head(id, was);
     }
 
     /// The write of an admission failed: forget what was assumed, and queue the workload again at once.

@@ -21,6 +21,7 @@ mod sweep;
 mod topology;
 mod waiting;
 
+use crate::admission_fair_sharing::Usages;
 use crate::agenda::Agenda;
 use crate::books::{Basis, Books};
 use crate::changes::Changes;
@@ -37,6 +38,8 @@ pub struct Scheduler {
     pub(crate) books: Books,
     pub(crate) agenda: Agenda,
     pub(crate) changes: Changes,
+    /// What orders LocalQueues under admission fair sharing, as of the last cycle.
+    pub(crate) usages: Usages,
     /// How many cycles have begun.
     pub(crate) cycle: u64,
     pub(crate) stats: Stats,
@@ -52,6 +55,7 @@ impl Scheduler {
             books: Books::default(),
             agenda: Agenda::default(),
             changes: Changes::default(),
+            usages: Usages::default(),
             cycle: 0,
             stats: Stats::default(),
             sweeps: Sweeps::default(),

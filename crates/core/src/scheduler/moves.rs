@@ -27,6 +27,9 @@ impl Scheduler {
 
     /// The usage of a LocalQueue may have changed.
     pub(crate) fn usage_moved(&mut self, id: LocalId) {
+        if self.keeps_ledgers().is_some() {
+            self.usages.stale.insert(id);
+        }
         if self.changes.moves.followed && self.world.config.admission_fair_sharing.is_some() {
             self.changes.moves.locals.mark(id.at());
         }

@@ -13,7 +13,7 @@ use crate::spec::Time;
 impl Scheduler {
     /// The configuration, if ledgers are kept: of every LocalQueue, whether its ClusterQueue is ordered by them or not
     /// (docs/reference/11-observed.md 11.1.18).
-    fn keeps_ledgers(&self) -> Option<&AdmissionFairSharing> {
+    pub(crate) fn keeps_ledgers(&self) -> Option<&AdmissionFairSharing> {
         let config = self.world.config.admission_fair_sharing.as_ref();
         config.filter(|_| self.world.config.gates.admission_fair_sharing)
     }
@@ -33,6 +33,7 @@ impl Scheduler {
             self.agenda.samples.remove(&(due, id));
         }
         self.world.locals[id.at()].ledger = Ledger::default();
+        self.usage_moved(id);
     }
 
     /// When the next sample is due.
@@ -73,7 +74,7 @@ impl Scheduler {
         named.collect()
     }
 
-    /// Exactly the existing LocalQueues are sampled, each when it is due; for the audit.
+    /// Exactly the existing LocalQueues are sampled, each when it is due, and the known usages are right; for the audit.
     pub(crate) fn audit_samples(&self, found: &mut Vec<String>) {
         let config = self.keeps_ledgers();
         let exist = self.world.locals.iter().enumerate().filter(|(_, local)| local.spec.is_some());
@@ -83,6 +84,13 @@ impl Scheduler {
         let samples: BTreeSet<_> = exist.filter_map(due).collect();
         if samples != self.agenda.samples {
             found.push("the samples of admission fair sharing are wrong".to_owned());
+        }
+        let all = (0..self.world.locals.len()).map(LocalId::new);
+        for id in all.filter(|id| config.is_some() && !self.usages.stale.contains(id)) {
+            let (known, is) = (self.usages.known.get(id.at()).copied().unwrap_or(0.0), self.fair_usage(id));
+            if known.total_cmp(&is).is_ne() {
+                found.push(format!("LocalQueue {}: a known usage of {known}, and it is {is}", id.at()));
+            }
         }
     }
 

@@ -113,12 +113,29 @@ impl Scheduler {
         let left: BTreeSet<QueueId> =
             members.iter().filter_map(|&id| self.queue_position(id)).map(|position| position.queue).collect();
         for id in members {
+            let was = self.queue_position(id);
             self.requeue_one(id);
+            self.may_be_no_head(id, was);
         }
         for queue in left.into_iter().chain(self.world.locals[local.at()].target()) {
             self.flush_around(queue);
         }
         self.changes.locals.mark(local.at());
+    }
+
+    /// What a head keeps out may be of another tree, which no flush of the head's own tree reaches: it is tried again if the head, which `was` there, is
+    /// not in that heap any more. No cycle may follow that would find out.
+    pub(crate) fn may_be_no_head(&mut self, id: WorkloadId, was: Option<QueuePosition>) {
+        let Some(was) = was.filter(|was| was.active) else { return };
+        let now = self.world.workloads.try_get(id).and_then(|_| self.queue_position(id));
+        if now.is_some_and(|now| now.active && now.queue == was.queue) {
+            return;
+        }
+        for kept_out in self.agenda.kept_out.without(id) {
+            if let Some(position) = self.queue_position(kept_out) {
+                self.flush_queue(position.queue);
+            }
+        }
     }
 
     /// Queues the waiting workloads of a ClusterQueue again.

@@ -1,9 +1,10 @@
 //! Flavor searches: where those end that continue over several cycles, and what is reported of them. Ours.
 
-use crate::world::{NO_LONGER_FITS, World, cq, job, q};
+use crate::world::{NO_LONGER_FITS, World, cq, job, n, node, q, topology};
 use sluice_core::PreemptionPolicy::Any;
 use sluice_core::{
-    BorrowWithinCohort, Fungibility, FungibilityPolicy, FungibilityPreference, Reason, WhenCanPreempt,
+    BorrowWithinCohort, Fungibility, FungibilityPolicy, FungibilityPreference, HOSTNAME, Reason, StopPolicy,
+    WhenCanPreempt, WorkloadState,
 };
 
 #[test]
@@ -163,4 +164,31 @@ fn what_is_kept_out_again_and_again_is_tried_a_limited_number_of_times() {
     assert_eq!(w.inadmissible("b"), ["j"]);
     w.finished("r");
     assert!(w.settle().contains(&"big00 admitted x".to_owned()));
+}
+
+#[test]
+fn what_a_head_of_another_tree_kept_from_nodes_is_tried_when_that_waits_no_more() {
+    let ends: [fn(&mut World); 3] = [
+        |w| w.finished("p"),
+        |w| w.state("p", WorkloadState::Inactive),
+        |w| w.lq("a", "a", |spec| spec.stop_policy = StopPolicy::Hold),
+    ];
+    for end in ends {
+        let mut w = World::new();
+        w.core.set_topology(&topology("t", &[HOSTNAME]));
+        w.flavor("default", |spec| spec.topology = Some(n("t")));
+        w.core.set_node(&node("h", &[], &[("gpu", 8)]));
+        w.cq(cq("a").strict().quota(q(20)));
+        w.cq(cq("b").quota(q(20)));
+        w.submit(job("r", "a").gpu(1).count(5));
+        assert_eq!(w.cycle(), ["r admitted default"]);
+        w.submit_all([job("p", "a").gpu(1).count(8), job("w", "b").gpu(1).count(2)]);
+        for _ in 0..3 {
+            w.cycle();
+        }
+        assert_eq!((w.heap("a"), w.inadmissible("b")), (vec!["p".to_owned()], vec!["w".to_owned()]));
+        end(&mut w);
+        assert!(w.core.has_heads(), "no other event makes a cycle");
+        assert_eq!(w.cycle(), ["w admitted default"]);
+    }
 }

@@ -2,7 +2,8 @@
 
 use crate::world::{World, cohort, cq, job, n, node, q, topology};
 use sluice_core::{
-    AssignedDomain, FairStrategy, HOSTNAME, StopPolicy, TopologyAssignment, WorkloadKey, WorkloadState,
+    AssignedDomain, FairSharing, FairStrategy, HOSTNAME, StopPolicy, TopologyAssignment, WorkloadKey,
+    WorkloadState,
 };
 
 const NOT_YET: &str = "no topology domains at level: kubernetes.io/hostname";
@@ -196,19 +197,40 @@ fn s6_15_10_under_fair_sharing_a_second_pass_is_an_entry_like_others() {
 }
 
 #[test]
-fn s6_15_11_under_fair_sharing_of_several_entries_of_a_queue_only_the_last_takes_part() {
+fn s6_15_11_under_fair_sharing_the_second_passes_of_a_queue_have_their_turn_with_its_head() {
     let mut w = with_topology(World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]));
     w.cq(cq("a").quota(q(4)));
-    placed_later(&mut w, "p", "a");
+    for name in ["p", "p2"] {
+        placed_later(&mut w, name, "a");
+    }
     room(&mut w, "h", 4);
     w.submit(job("head", "a").gpu(1));
-    assert_eq!(
-        w.cycle(),
-        ["p not placed: Another workload of its ClusterQueue is considered first", "head admitted default"]
-    );
-    w.pass(1);
-    assert_eq!(w.cycle(), ["p placed main h=1"]);
-    assert_eq!(w.core.cluster_queue_status(&n("a")).map(|status| status.reserving), Some(2));
+    assert_eq!(w.cycle(), ["p placed main h=1", "p2 placed main h=1", "head admitted default"]);
+    assert_eq!(w.core.cluster_queue_status(&n("a")).map(|status| status.reserving), Some(3));
+}
+
+#[test]
+fn s6_15_11_under_fair_sharing_a_second_pass_does_not_wait_for_a_head_that_waits() {
+    for block_admission in [false, true] {
+        let mut w = with_topology(World::configured(|config| {
+            config.fair_sharing =
+                Some(FairSharing { strategies: vec![FairStrategy::LessThanOrEqualToFinalShare] });
+            config.block_admission = block_admission;
+        }));
+        w.cq(cq("a").strict().quota(q(4)));
+        changed(&mut w, "p", "a", |state| {
+            if let WorkloadState::Reserved { pods_ready, .. } = state {
+                *pods_ready = false;
+            }
+        });
+        room(&mut w, "h", 4);
+        // Without blockAdmission it waits for quota that p holds, with it for p's pods: in the heap of its queue, in each cycle.
+        w.submit(job("head", "a").gpu(if block_admission { 1 } else { 4 }));
+        let lines = w.cycle();
+        assert_eq!(lines[0], "p placed main h=1");
+        assert!(lines[1].starts_with("head WaitingFor"), "{lines:?}");
+        assert_eq!(w.heap("a"), ["head"]);
+    }
 }
 
 #[test]

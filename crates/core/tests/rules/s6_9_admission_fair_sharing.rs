@@ -220,3 +220,22 @@ fn s6_9_12_a_queue_without_the_mode_charges_no_penalty() {
     assert_eq!(w.cycle(), ["j admitted default"]);
     assert!(near(status(&w, "a").fair_usage, 0.0));
 }
+
+#[test]
+fn s6_9_13_the_usage_of_local_queues_that_nothing_happens_to_is_not_computed_again() {
+    let mut w = configured(HALF_LIFE, |_| {});
+    two(&mut w, 9.0, 1.0);
+    w.cq(cq("other").quota(q(1)));
+    for number in 0..1000 {
+        w.lq(&format!("idle-{number}"), "other", |_| {});
+    }
+    w.submit_all([job("first", "one").gpu(1), job("second", "two").gpu(1)]);
+    assert_eq!(w.cycle(), ["second admitted default"]);
+    let before = w.core.stats().local_usages;
+    assert_eq!(w.cycle(), ["first admitted default"]);
+    assert!(w.core.stats().local_usages - before <= 2, "of what was charged");
+    // What happens to one counts.
+    w.lq("two", "a", |spec| spec.fair_weight = Weight::ZERO);
+    w.submit_all([job("third", "two").gpu(1), job("fourth", "one").gpu(1)]);
+    assert_eq!(w.cycle(), ["fourth admitted default"]);
+}

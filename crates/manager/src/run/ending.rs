@@ -13,8 +13,8 @@ use crate::metrics::registry::Role;
 use crate::shutdown::Stopper;
 use crate::signals::Signals;
 
-/// Writes may take this long after SIGTERM.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Writes are sent for this long after SIGTERM.
+const DRAIN: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
 /// How long everything else may take after that.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long giving the lease back may take. Tests want to see that it is given back, however busy the machine is.
@@ -99,6 +99,7 @@ impl Running {
     pub(super) async fn give_up(self) {
         self.engine.step_down();
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        self.writer.forget_waiting();
         if !self.writer.clone().is_quiet(PATIENCE).await {
             warn!("a write is still in progress: the lease is not released, and expires by itself");
             self.writer.abandon();
@@ -110,13 +111,19 @@ impl Running {
         }
     }
 
-    /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the servers. With a write that was not
-    /// answered the lease is kept until it expires: that write may come late, and the next leader must not have decided by then.
+    /// Stops deciding, lets what was decided be written, gives the lease back, and only then closes the servers. What could not be sent in time is
+    /// left to the next leader, which decides it again. With a write that was not answered the lease is kept until it expires: that write may come
+    /// late, and the next leader must not have decided by then.
     pub(super) async fn stop_gracefully(self, stopper: Stopper) {
         self.engine.input(Input::Leader(false));
         // Once this is answered the writer has what the engine emitted before.
         let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
-        if self.writer.clone().drain(DRAIN).await {
+        let mut answered = self.writer.clone().drain(DRAIN).await;
+        if !answered {
+            self.writer.forget_waiting();
+            answered = self.writer.clone().drain(PATIENCE).await;
+        }
+        if answered {
             self.release.stop();
             let _ = tokio::time::timeout(RELEASE, self.election).await;
         } else {

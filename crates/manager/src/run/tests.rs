@@ -1,6 +1,8 @@
 //! The process's end, with all parts but the servers running on a stand-in for the API server.
 
 use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Method, Uri};
@@ -23,12 +25,14 @@ struct Server {
     poisoned: Notify,
     /// A write came on a ClusterQueue: none of those is answered.
     written: Notify,
+    /// How many writes came on Workloads: each takes a moment.
+    workloads: AtomicU64,
 }
 
 impl Server {
     fn new(poisonous: &'static str) -> Arc<Self> {
         let (lease, poisoned, written) = (watch::Sender::new(Value::Null), Notify::new(), Notify::new());
-        Arc::new(Self { lease, poisonous, poisoned, written })
+        Arc::new(Self { lease, poisonous, poisoned, written, workloads: AtomicU64::new(0) })
     }
 
     fn client(self: &Arc<Self>) -> Client {
@@ -56,6 +60,11 @@ impl Server {
         if uri.path().contains("/clusterqueues") && method != Method::GET {
             self.written.notify_one();
             pending::<()>().await;
+        }
+        if uri.path().contains("/workloads/") && method != Method::GET {
+            self.workloads.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            return failed(404, "NotFound");
         }
         if uri.path() == "/apis/kueue.x-k8s.io/v1beta2" {
             return found(&json!({"resources": []}));
@@ -169,4 +178,27 @@ async fn a_write_without_an_answer_keeps_the_lease_until_it_expires() {
     let (running, _stopper, server) = writing().await;
     running.give_up().await;
     assert!(!server.holder().is_empty(), "nor does it matter why the process ends");
+}
+
+#[tokio::test]
+async fn what_was_not_sent_yet_does_not_keep_the_lease() {
+    const QUEUED: u64 = 5_000;
+    for asked in [true, false] {
+        let server = Server::new("");
+        let (running, stopper) = start(&server);
+        server.is_held().await;
+        for id in 1..=QUEUED {
+            let object = ObjectRef::namespaced(Kind::Workload, "ns", format!("w-{id}"));
+            let write = Write::MergePatch { subresource: Some("status"), body: json!({"status": {}}) };
+            let purpose = Purpose::Pend;
+            running.writer.write(0, WriteRequest { id: EffectId(id), object, purpose, write });
+        }
+        if asked {
+            running.stop_gracefully(stopper).await;
+        } else {
+            running.give_up().await;
+        }
+        assert_eq!(server.holder(), "", "the next leader need not wait until the lease expires");
+        assert!(server.workloads.load(Ordering::Relaxed) < QUEUED, "it decides the rest again");
+    }
 }

@@ -92,6 +92,7 @@ type Then = Box<dyn FnOnce() + Send>;
 enum Order {
     Write(Job),
     Withdraw(u64, EffectId),
+    Forget,
     Abandon,
     Rebuilt(u64, Then),
 }
@@ -133,6 +134,12 @@ impl Writer {
     pub fn withdraw(&self, generation: u64, id: EffectId) {
         // As above.
         let _ = self.queue.send(Order::Withdraw(generation, id));
+    }
+
+    /// Drops everything that is queued. What is being sent is answered.
+    pub fn forget_waiting(&self) {
+        // As above.
+        let _ = self.queue.send(Order::Forget);
     }
 
     /// Drops everything that is queued or being sent, and what the current engine still decides: another replica may write from now on. No answers
@@ -318,6 +325,7 @@ async fn pool(
                         (answering.answers)(generation, id, withdrawn, None, Slot::default());
                     }
                 }
+                Some(Order::Forget) => lanes.forget_waiting(),
                 Some(Order::Abandon) => {
                     first.send_replace(current + 1);
                     lanes = Lanes::default();
