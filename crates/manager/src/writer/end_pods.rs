@@ -178,7 +178,7 @@ pub async fn end(
         Some((key, value)) => list(sending, &mut many, &job.namespace, &with_label(key, value)).await?,
         None => Vec::new(),
     };
-    let makers = makers(sending, &job.namespace, of).await?;
+    let makers = makers(sending, &mut many, &job.namespace, of).await?;
     // What carries the label is one of them, also if its own controller is not known; and so are those that it made.
     let labelled: BTreeSet<_> = labelled.iter().map(|pod| &*pod.metadata.uid).collect();
     let makers = makers.iter().map(|pod| &*pod.metadata.uid);
@@ -210,11 +210,16 @@ pub async fn end(
 }
 
 /// The pods that make others, if they are its own; also those that have ended.
-async fn makers(sending: &Sending, namespace: &Arc<str>, of: &PodsOf) -> Result<Vec<Item>, WriteError> {
+async fn makers(
+    sending: &Sending,
+    many: &mut Many,
+    namespace: &Arc<str>,
+    of: &PodsOf,
+) -> Result<Vec<Item>, WriteError> {
     let mut own = Vec::new();
     for name in of.makers.iter().filter(|name| may_be_name(name)) {
-        let mut named =
-            list(sending, namespace, &format!("fieldSelector=metadata.name%3D{name}&limit=1")).await?;
+        let query = format!("fieldSelector=metadata.name%3D{name}&limit=1");
+        let mut named = list(sending, many, namespace, &query).await?;
         named.retain(|pod| of.uids.iter().any(|uid| pod.metadata.controller.as_deref() == Some(&**uid)));
         own.extend(named);
     }
