@@ -342,6 +342,9 @@ impl Checker {
             if self.workloads_of(&job.uid).any(|(_, workload)| workload.covers() && !workload.evicted) {
                 self.take_on(key);
             }
+            if let Some(job) = self.jobs.get_mut(key).filter(|_| begins) {
+                job.began_admitted = covered;
+            }
             if !covered && job.by_hand {
                 // It is to be stopped: see [`strays`].
                 self.account.by_hand += usize::from(begins);

@@ -29,11 +29,12 @@ impl Engine {
             self.end_backoff(key);
             return;
         }
-        // No nodes are requested, and nothing is admitted, in a queue that stopped meanwhile.
+        // No nodes are requested, and nothing is admitted, in a queue that stopped while its checks were asked. A reservation that another client made
+        // without any is respected wherever it is.
         let stopped = self.why_not_here(key);
         let _ = self.revoke_reservation(key)
             || stopped.is_none() && self.reconcile_provisioning(key)
-            || self.reconcile_checks(key, stopped.is_none())
+            || self.reconcile_checks(key, stopped.is_none() || self.waits_for_no_check(key))
             || self.reconcile_stop(key, stopped)
             || self.reconcile_nodes(key)
             || self.reconcile_deadlines(key);
@@ -234,6 +235,11 @@ impl Engine {
         let write = Write::MergePatch { subresource: Some("status"), body: patch };
         let id = self.outbox.write(workload_ref(key), Purpose::SyncChecks, write, then);
         self.world.assume(key, id, next);
+    }
+
+    /// Whether a Workload has no checks, so that its reservation and its admission are one decision.
+    fn waits_for_no_check(&self, key: &WorkloadKey) -> bool {
+        self.world.workloads[key].status().admission_checks.is_empty()
     }
 
     /// Why a Workload that is not admitted loses its reservation: a queue that is stopped, terminating or missing (docs/reference/06-algorithm.md 6.18).

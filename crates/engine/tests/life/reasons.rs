@@ -144,7 +144,7 @@ const TWICE: &[Twice] = &[
         ],
         &[],
     ),
-    // The queue asks for a check more while it runs.
+    // The queue asks for a check more while it runs: it stays admitted.
     (
         |c| {
             c.api.simple("2", &json!({}));
@@ -153,17 +153,11 @@ const TWICE: &[Twice] = &[
             let checks = json!({"admissionChecks": [{"name": "late"}]});
             c.api.edit(&cq(), &json!({"spec": {"admissionChecksStrategy": checks}}));
         },
-        [
-            &[
-                ("QuotaReserved", "True/QuotaReserved: Quota reserved in ClusterQueue cq"),
-                ("Admitted", "False/UnsatisfiedAdmissionChecks: The workload has not all checks ready"),
-            ],
-            &[
-                ("QuotaReserved", "True/QuotaReserved: Quota reserved in ClusterQueue cq"),
-                ("Admitted", "False/UnsatisfiedChecks: The workload has not all checks ready"),
-            ],
-        ],
-        &[[(JOBS, "Normal Stopped: Not admitted by cluster queue"); 2]],
+        [&[
+            ("QuotaReserved", "True/QuotaReserved: Quota reserved in ClusterQueue cq"),
+            ("Admitted", "True/Admitted: The workload is admitted"),
+        ]; 2],
+        &[],
     ),
 ];
 

@@ -75,6 +75,8 @@ pub(super) struct Job {
     pub by_hand: bool,
     /// It has been admitted since then.
     pub taken_on: bool,
+    /// It was admitted when it last began.
+    pub began_admitted: bool,
     /// Pods that were made before this revision may be of a run that its user began.
     pub by_hand_before: u64,
 }
@@ -106,6 +108,7 @@ impl Job {
             let_run: object["metadata"]["annotations"][LET_RUN].as_str().map(str::to_owned),
             by_hand: false,
             taken_on: false,
+            began_admitted: false,
             by_hand_before: 0,
         }
     }
@@ -131,6 +134,7 @@ impl Job {
             until => until,
         };
         self.taken_on = !begins && before.is_some_and(|before| before.taken_on);
+        self.began_admitted = !begins && before.is_some_and(|before| before.began_admitted);
         begins
     }
 

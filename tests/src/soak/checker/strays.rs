@@ -110,7 +110,7 @@ impl Checker {
     pub(super) fn is_let_run_meanwhile(&self, job: &Job) -> bool {
         let late = self.now.saturating_sub(job.began_at);
         let delayed = || self.faults.overlap(Excuse::LateAdmission, job.began_at, self.now);
-        job.by_hand && (late <= IN_FLIGHT || late <= LATE && delayed())
+        job.by_hand && job.began_admitted && (late <= IN_FLIGHT || late <= LATE && delayed())
     }
 
     /// A job runs without right from now on, because its user let it run.
