@@ -4,17 +4,28 @@
 use sluice_api::slim;
 use sluice_core::WorkloadKey;
 
+use crate::config::EngineConfig;
 use crate::engine::Engine;
 use crate::hotswap::report::is_for_nodes;
 use crate::hotswap::snapshot::released;
+use crate::ingest::workload::{admission_gates, priority_boost};
 use crate::world::Decision;
 
-/// Whether a decision about a Workload as it was `before` is none about it as it is now.
-fn is_outdated(decision: &Decision, before: &slim::Workload, now: &slim::Workload) -> bool {
+/// Whether a decision about a Workload as it was `before` is none about it as it is `now`.
+fn is_outdated(
+    decision: &Decision,
+    before: &slim::Workload,
+    now: &slim::Workload,
+    config: &EngineConfig,
+) -> bool {
     let (was, is) = (&before.status, &now.status);
     match decision {
-        // Its queue, its pods or its priority may be others. The write is only valid for the version that was seen last, which has that change.
-        Decision::Reserve { .. } => before.metadata.generation != now.metadata.generation,
+        // Its queue, its pods or its priority are others, or it is gated: the API server, which takes the write for the version that was seen last,
+        // does not notice that.
+        Decision::Reserve { .. } => {
+            let by_annotations = |object| (priority_boost(object), admission_gates(object, config));
+            before.spec != now.spec || by_annotations(before) != by_annotations(now)
+        }
         // A node that is back keeps its pods.
         Decision::Place(..) => was.admission != is.admission || was.unhealthy_nodes != is.unhealthy_nodes,
         // What it would take the quota from has given that back.
@@ -27,7 +38,8 @@ impl Engine {
     pub(crate) fn forget_outdated_decision(&mut self, key: &WorkloadKey, seen: &slim::Workload) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         let known = &entry.object;
-        let outdated = entry.decision.take_if(|decision| is_outdated(decision, known, seen));
+        let config = &self.config;
+        let outdated = entry.decision.take_if(|decision| is_outdated(decision, known, seen, config));
         if matches!(outdated.as_deref(), Some(Decision::Reserve { .. })) {
             self.reservation_failed(key);
             self.request_cycle();

@@ -1,7 +1,7 @@
 //! A job that is moved to another queue does not run with the quota of its former one.
 
 use serde_json::json;
-use sluice_api::v1beta2::{CheckState, Workload};
+use sluice_api::v1beta2::{Admission, CheckState, Workload};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::api::JobState;
@@ -134,7 +134,7 @@ fn what_was_approved_before_a_queue_was_held_is_asked_again() {
 
 /// A job that asks for one cpu waits for that of the only queue with room for it. The write that follows its `change` is still on its way when the quota
 /// is free.
-fn changed_while_its_quota_becomes_free(cpu: &str, change: impl FnOnce(&mut JobState)) -> Workload {
+fn changed_while_its_quota_becomes_free(cpu: &str, change: impl FnOnce(&mut JobState)) -> Cluster {
     let mut c = cluster();
     c.api.simple(cpu, &json!({}));
     c.api.cluster_queue("other", "default", cpu, &json!({}));
@@ -150,20 +150,36 @@ fn changed_while_its_quota_becomes_free(cpu: &str, change: impl FnOnce(&mut JobS
     c.api.finish_job("first", true);
     c.settle();
     c.release();
+    c
+}
+
+fn admitted(c: &Cluster) -> (Workload, Admission) {
     assert!(!c.api.job("a").view.suspended);
-    c.workload("a")
+    let w = c.workload("a");
+    (w.clone(), w.status.unwrap().admission.unwrap())
 }
 
 #[test]
 fn a_job_that_moves_while_quota_of_its_former_queue_becomes_free_gets_that_of_the_new_one() {
-    let w = changed_while_its_quota_becomes_free("1", |job| job.view.queue_name = Some("other".to_owned()));
+    let c = changed_while_its_quota_becomes_free("1", |job| job.view.queue_name = Some("other".to_owned()));
+    let (w, admission) = admitted(&c);
     assert_eq!(w.spec.queue_name.as_deref(), Some("other"));
-    assert_eq!(w.status.unwrap().admission.unwrap().cluster_queue, "other");
+    assert_eq!(admission.cluster_queue, "other");
 }
 
 #[test]
 fn a_job_that_asks_for_more_while_quota_becomes_free_gets_what_it_asks_for_now() {
-    let w = changed_while_its_quota_becomes_free("2", |job| job.view.pod_sets[0] = pod_set("main", 1, "2"));
-    let admission = w.status.unwrap().admission.unwrap();
+    let c = changed_while_its_quota_becomes_free("2", |job| job.view.pod_sets[0] = pod_set("main", 1, "2"));
+    let (_, admission) = admitted(&c);
     assert_eq!(admission.pod_set_assignments[0].resource_usage["cpu"].0, "2");
+}
+
+#[test]
+fn a_job_that_is_gated_while_quota_becomes_free_waits_for_its_gate() {
+    let gate = Some("example.com/gate".to_owned());
+    let mut c = changed_while_its_quota_becomes_free("1", |job| job.view.admission_gated_by = gate);
+    assert!(c.api.job("a").view.suspended);
+    c.api.edit_job("a", |job| job.view.admission_gated_by = None);
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
 }
