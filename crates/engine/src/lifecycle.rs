@@ -12,7 +12,7 @@
 //!   the stop; [`unheeded`]: a controller that does not stop it; [`outlived`]: pods that continue after its end; [`unstoppable`]: a job that cannot be
 //!   suspended.
 //! * [`requeue`]: what lets it be queued again; [`deactivated`]: consequences for the job of a Workload that waits.
-//! * [`decisions`]: carries out what the core decided.
+//! * [`decisions`]: carries out what the core decided; [`outdated`]: what of that does not count any more.
 
 pub(crate) mod active;
 pub(crate) mod ancestor;
@@ -35,6 +35,7 @@ pub(crate) mod left;
 pub(crate) mod left_behind;
 pub(crate) mod matching;
 pub(crate) mod mismatched;
+pub(crate) mod outdated;
 pub(crate) mod outlived;
 pub(crate) mod pending;
 mod places;

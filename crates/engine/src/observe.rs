@@ -223,7 +223,7 @@ impl Engine {
         self.measure_change(&key, &workload);
         self.journal_seen(&key, &workload);
         self.attempt_seen(&key, &workload);
-        self.forget_outdated_nodes(&key, &workload);
+        self.forget_outdated_decision(&key, &workload);
         let wrong = self.world.workloads.get(&key).and_then(|entry| entry.wrong_nodes.clone());
         let is_new = !self.world.workloads.contains_key(&key);
         self.world.put_workload(&key, workload);
@@ -274,6 +274,7 @@ impl Engine {
         let uid = Arc::clone(&view.job.uid);
         let before = self.world.jobs.get(&key).map(|entry| (entry.seen, &*entry.view));
         let is_new = before.is_none();
+        let spares_others = before.is_some_and(|(_, old)| old.spare_failures != view.spare_failures);
         let seen = SeenByController::next(before, &view, self.now);
         if key.kind.gathers_pods() {
             self.look_at_leaving(&key);
@@ -287,6 +288,9 @@ impl Engine {
         }
         if is_new {
             self.hotswap_job_came(&key);
+        }
+        if spares_others {
+            self.spare_failures_changed(&uid);
         }
         self.dirty.jobs.extend(self.world.children.get(&uid).into_iter().flatten().cloned());
         self.dirty.jobs.insert(key);

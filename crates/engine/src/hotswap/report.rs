@@ -24,6 +24,11 @@ const NOT_MOVED: &str = "HotswapNotPossible";
 /// The highest number of unhealthy nodes in a status (docs/reference/01-api.md 1.5).
 pub(crate) const MOST_LISTED: usize = 8;
 
+/// Whether an eviction is for lost nodes: of a Workload on them, or of one that makes room for such a Workload.
+pub(crate) fn is_for_nodes(eviction: &Eviction) -> bool {
+    eviction.reason == reason::NODE_FAILURES || eviction.preemption == Some(OUT_OF_COHORT_RECLAMATION)
+}
+
 /// The first few names of many.
 pub(crate) fn shown<T: AsRef<str>>(nodes: &[T]) -> String {
     let first: Vec<&str> = nodes.iter().take(MOST_LISTED).map(AsRef::as_ref).collect();

@@ -13,7 +13,7 @@ use super::report::{News, news, same_words};
 use super::transition::{self, Eviction};
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::{Engine, NextCycle};
-use crate::ingest::workload::{effective_priority, is, priority_boost, reserved};
+use crate::ingest::workload::{effective_priority, holds_quota, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
 use crate::outbox::{About, normal, observe, observe_with, warning};
 use crate::unreported::PendingMessage;
@@ -216,7 +216,8 @@ impl Engine {
                 }
             }
             Decision::Evict(eviction, _) => {
-                if !reserved(&entry.object.status) || is(&entry.object.status, Type::Evicted) {
+                // By what is written: one that has finished meanwhile gives its quota back by itself.
+                if !holds_quota(&entry.object.status) || is(&entry.object.status, Type::Evicted) {
                     self.sync_core(key);
                     self.dirty.workloads.insert(key.clone());
                     return;
@@ -232,7 +233,7 @@ impl Engine {
         }
     }
 
-    /// Evicts a victim, unless that is under way.
+    /// Evicts a victim, unless that is under way, or it is about to finish and give its quota back by itself.
     fn preempt(&mut self, preemptor: &WorkloadKey, victim: &Victim) {
         if victim.already_evicted {
             return;
@@ -250,7 +251,7 @@ impl Engine {
             }
             Some(Decision::Place(..)) | None => {}
         }
-        if entry.assumed.as_deref().is_some_and(|s| is(s, Type::Evicted)) {
+        if entry.assumed.as_deref().is_some_and(|s| is(s, Type::Evicted) || is(s, Type::Finished)) {
             return;
         }
         let (eviction, more) = self.preemption(preemptor, victim, entry);

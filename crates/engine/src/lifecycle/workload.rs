@@ -120,7 +120,8 @@ impl Engine {
         if entry.uncertain {
             return self.look_again(key);
         }
-        if entry.decision.is_some() {
+        self.forget_failed_decision(key);
+        if self.world.workloads[key].decision.is_some() {
             return self.carry_out(key);
         }
         self.report_owed(key);
@@ -364,12 +365,13 @@ pub(crate) fn is_being_reserved(entry: &WorkloadEntry) -> bool {
         || (entry.assumed.as_deref().is_some_and(reserved) && !reserved(&entry.object.status))
 }
 
-/// Whether a Workload can still get other nodes: it holds quota, and continues.
+/// Whether a Workload can still get other nodes: it holds quota, is active, and continues.
 pub(crate) fn can_be_placed(object: &slim::Workload) -> bool {
     let status = &object.status;
     reserved(status)
         && !is(status, Type::Evicted)
         && !is(status, Type::Finished)
+        && object.spec.active
         && object.metadata.deletion_timestamp.is_none()
 }
 

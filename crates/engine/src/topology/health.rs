@@ -12,6 +12,7 @@ use sluice_api::v1beta2::UnhealthyNode;
 use sluice_core::{Amount, Name, WorkloadKey};
 
 use super::assigned::hosts;
+use crate::config::Part;
 use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::matching::tolerates;
@@ -138,6 +139,21 @@ impl Engine {
             failed.into_iter().map(|name| UnhealthyNode { name: name.to_owned() }).collect();
         self.write_status(key, Purpose::UnhealthyNodes, next, Vec::new());
         true
+    }
+
+    /// Whether a node that the status of an admitted Workload lists has not failed, so that it keeps its pods, and leaves the list: nodes that were
+    /// found while it was away are not needed.
+    pub(super) fn listed_node_is_back(&self, key: &WorkloadKey) -> bool {
+        let status = self.world.workloads[key].status();
+        let keeps_list = self.config.runs(Part::Workload)
+            && is(status, Type::Admitted)
+            && self.replaces_nodes(key)
+            && self.topology.knows_nodes();
+        if !keeps_list || status.unhealthy_nodes.is_empty() {
+            return false;
+        }
+        let (failed, _) = self.failed_nodes(key);
+        status.unhealthy_nodes.iter().any(|node| !failed.contains(node.name.as_str()))
     }
 
     /// The failed nodes of a Workload, and when the next one will have failed.

@@ -14,7 +14,7 @@ use sluice_api::slim;
 use sluice_api::status_apply::TOPOLOGY_MANAGER;
 use sluice_core::{Name, SliceMoves, WorkloadKey};
 
-use super::ungater::{PodWrite, RankLabels, rank_of};
+use super::ungater::{MOST_CONTROLLERS, PodWrite, RankLabels, rank_of};
 use super::ungater_domains::{Domains, HOSTNAME, ranks};
 use super::ungater_index::PlacedPods;
 use super::ungater_plan::domains_of_ranks;
@@ -159,6 +159,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Another number of pods of a job may fail before it does: whether slices of a Workload that lost a node may move depends on that.
+    pub(crate) fn spare_failures_changed(&mut self, job: &Name) {
+        let mut uid = Name::clone(job);
+        for _ in 0..MOST_CONTROLLERS {
+            for key in self.world.owned(&uid) {
+                if !self.world.workloads[&key].object.status.unhealthy_nodes.is_empty() {
+                    self.dirty.workloads.insert(key);
+                }
+            }
+            let job = self.world.job_by_uid.get(&uid).and_then(|job| self.world.jobs.get(job));
+            let Some(above) = job.and_then(|job| job.view.controller.as_ref()) else { return };
+            uid = Name::from(&*above.uid);
+        }
+    }
+
     /// Whether a controller makes this number of its pods again without failing.
     fn spares(&self, controller: Option<&Name>, count: usize) -> Result<(), String> {
         let Some(uid) = controller else { return Err("no controller recreates its pods".to_owned()) };
@@ -179,13 +194,14 @@ impl Engine {
         Ok(())
     }
 
-    /// The bound pods of a pod set that are where its assignment has no place for them.
+    /// The bound pods of a pod set that are where its assignment has no place for them: on other nodes than its own, and, unless a node is `lost`,
+    /// too many on one of its own.
     pub(super) fn misplaced(
         &self,
         workload: &WorkloadKey,
         of: (&str, &PlacedPods),
         domains: &Domains,
-        ranks: Option<RankLabels<'_>>,
+        (ranks, lost): (Option<RankLabels<'_>>, bool),
     ) -> BTreeSet<PodKey> {
         let mut misplaced = BTreeSet::new();
         if !domains.are_nodes() {
@@ -211,6 +227,8 @@ impl Engine {
             let goes = match domain {
                 // It was ungated for a node that its pod set no longer has.
                 None => place.selects(HOSTNAME).is_some(),
+                // Its slice may still get other nodes.
+                Some(_) if lost => false,
                 Some(domain) => {
                     let rank = rank_of(ranks, place).and_then(|rank| of_rank.get(rank));
                     let goes = surplus[domain] > 0 && rank != Some(&domain);

@@ -3,9 +3,8 @@
 
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
-use sluice_api::slim;
 use sluice_api::v1beta2::DelayedTopologyRequestState;
-use sluice_core::{Name, SharedAssignment, SlicesMoved, WorkloadKey};
+use sluice_core::{Name, SharedAssignment, SliceMoves, SlicesMoved, WorkloadKey};
 
 use super::moved_slices::SLICE_MOVED;
 use crate::effect::{Effect, Level, Purpose};
@@ -26,6 +25,12 @@ impl Engine {
 
     /// The core found other nodes for whole slices that lost one.
     pub(crate) fn slices_moved(&mut self, key: &WorkloadKey, moved: SlicesMoved) {
+        if self.slice_moves(key) != SliceMoves::Allowed {
+            // Pods of it were lost since the core was told: it says why the slice stays.
+            self.sync_core(key);
+            self.dirty.workloads.insert(key.clone());
+            return;
+        }
         let Some(entry) = self.world.workloads.get(key) else { return };
         let SlicesMoved { nodes, lost, pods, to } = moved;
         let note = format!(
@@ -50,16 +55,6 @@ impl Engine {
             message.extend(["; the slice that lost it cannot move: ", &why]);
         }
         self.evict_for_nodes(key, message);
-    }
-
-    /// Drops nodes that were found for an earlier admission of the Workload, or in place of other nodes than have failed now: one that is back keeps
-    /// its pods.
-    pub(crate) fn forget_outdated_nodes(&mut self, key: &WorkloadKey, seen: &slim::Workload) {
-        let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        let known = &entry.object.status;
-        if known.admission != seen.status.admission || known.unhealthy_nodes != seen.status.unhealthy_nodes {
-            entry.decision.take_if(|decision| matches!(**decision, Decision::Place(..)));
-        }
     }
 
     /// Says once that the nodes of a Workload cannot be read: it counts as if it had none.
@@ -89,7 +84,7 @@ impl Engine {
         more: &[Effect],
     ) -> bool {
         let Some(entry) = self.world.workloads.get(key) else { return false };
-        if !can_be_placed(&entry.object) {
+        if !can_be_placed(&entry.object) || self.listed_node_is_back(key) {
             return false;
         }
         let mut next = entry.object.status.clone();

@@ -33,7 +33,7 @@ use crate::world::WorkloadEntry;
 const AT_ONCE: usize = 2_000;
 
 /// How many controllers may be above a pod: an AppWrapper's TrainJob's JobSet's Job has four.
-const MOST_CONTROLLERS: usize = 8;
+pub(super) const MOST_CONTROLLERS: usize = 8;
 
 /// A write on a pod.
 pub(super) struct PodWrite {
@@ -177,10 +177,10 @@ impl Engine {
         let unhealthy: BTreeSet<&str> =
             status.unhealthy_nodes.iter().map(|node| node.name.as_str()).collect();
         let mut writes = Vec::new();
-        let moves = unhealthy.is_empty() && self.may_move_slices(workload);
+        let may_move = self.may_move_slices(workload);
         for (at, (set, assignment)) in sets.iter().zip(assignments).enumerate() {
             let any = |stage| pods.at(&set.name, stage).next().is_some();
-            let moves = moves && has_slices(set, &self.config);
+            let moves = may_move && has_slices(set, &self.config);
             if !(any(Stage::Gated) || any(Stage::Unbound) || moves && any(Stage::Bound)) {
                 continue;
             }
@@ -188,7 +188,7 @@ impl Engine {
             let domains = domains.at_most(set.count);
             let ranks = ranks(sets, status, at);
             let misplaced = if moves {
-                self.misplaced(workload, (&set.name, pods), &domains, ranks)
+                self.misplaced(workload, (&set.name, pods), &domains, (ranks, !unhealthy.is_empty()))
             } else {
                 BTreeSet::new()
             };

@@ -25,8 +25,8 @@ const REASON: &str = "UnschedulableOnAssignedNode";
 const MESSAGE: &str = "Pod terminated by Kueue NodeController due to node taint";
 
 impl Engine {
-    /// Marks such pods of a pod set failed. A domain of several nodes has other nodes. If slices `move`, the pods get a disruption condition: the Job
-    /// was checked for that before its slice moved.
+    /// Marks such pods of a pod set failed. A domain of several nodes has other nodes. If slices `move`, the pods on nodes that are no longer assigned
+    /// get a disruption condition: the Job was checked for that before its slice moved.
     pub(super) fn fail_placed(
         &self,
         workload: &WorkloadKey,
@@ -38,7 +38,8 @@ impl Engine {
             return;
         }
         for (key, pod, place) in self.placed_in(workload, of, Stage::Unbound) {
-            let is_open = domains.of_pod(place).is_some_and(|domain| !domains.rooms[domain].closed);
+            let domain = domains.of_pod(place);
+            let is_open = domain.is_some_and(|domain| !domains.rooms[domain].closed);
             let waits = pod.open.is_some() || pod.retry.waits(self.now);
             if is_open || waits || pod.leaves || !place.pending {
                 continue;
@@ -46,7 +47,7 @@ impl Engine {
             let write = Write::Apply {
                 subresource: Some("status"),
                 field_manager: TOPOLOGY_MANAGER,
-                body: self.failed_status(&key, pod, moves),
+                body: self.failed_status(&key, pod, moves && domain.is_none()),
             };
             let then = vec![terminated(&key, pod)];
             writes.push(PodWrite { pod: key, purpose: Purpose::FailPod, write, then, target: None });

@@ -1,6 +1,6 @@
 //! When Hotswap does nothing: most nodes look bad, nodes flap, or not everything is known.
 
-use sluice_engine::{Input, Kind};
+use sluice_engine::{Input, Kind, Purpose, WriteError};
 
 use crate::page::page;
 
@@ -75,4 +75,19 @@ fn nothing_is_decided_before_the_pods_were_seen() {
     bed.c.engine.apply(bed.c.now, Input::Listed { kind: Kind::Pod, present, as_of: None });
     bed.pass(3);
     assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
+}
+
+#[test]
+fn pools_that_are_back_before_the_eviction_could_be_written_keep_their_work() {
+    let mut bed = page(64);
+    bed.c.refuse = Some((Purpose::Evict, WriteError::Transient("no answer".to_owned())));
+    bed.fail(&["a"]);
+    bed.pass(60);
+    assert!(bed.c.refused > 0, "it was about to move");
+    bed.come_back(&["a"]);
+    bed.pass(1);
+    bed.c.refuse = None;
+    bed.pass(120);
+    assert!(bed.evictions("high").is_empty() && bed.evictions("low").is_empty());
+    assert!(bed.runs("high") && bed.runs("low"));
 }

@@ -452,3 +452,22 @@ fn a_job_that_waits_near_its_end_asks_for_what_is_left() {
     c.settle();
     assert_eq!((slices(&c), used(&c).as_str()), (vec!["3 runs".to_owned()], "1"));
 }
+
+#[test]
+fn a_job_that_grows_while_quota_becomes_free_gets_what_it_asks_for_now() {
+    let mut c = Cluster::plain();
+    c.api.simple("5", &json!({}));
+    c.api.add_job(job("team-a", "first", "lq", 5, "1"));
+    c.settle();
+    add(&mut c, "a", 2);
+    c.settle();
+    assert_eq!(slices(&c), ["2 waits"]);
+    c.slow = Some(Purpose::ResizeSlice);
+    scale(&mut c, 5);
+    c.api.finish_job("first", true);
+    c.settle();
+    c.release();
+    c.advance(1);
+    assert_eq!((slices(&c), free(&c).len()), (vec!["5 runs".to_owned()], 5));
+    assert_eq!(used(&c), "5");
+}

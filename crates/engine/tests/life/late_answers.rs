@@ -194,3 +194,23 @@ fn a_workload_of_a_kind_that_is_not_there_can_be_deleted() {
     c.advance(60);
     assert!(c.api.workloads().is_empty());
 }
+
+#[test]
+fn a_job_that_has_ended_is_not_preempted_before_that_is_written() {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.api.priority_class("high", 1_000);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    c.slow = Some(Purpose::Finish);
+    c.api.finish_job("a", true);
+    c.settle();
+    let mut high = job("team-a", "b", "lq", 1, "1");
+    high.workload_priority_class = Some("high".to_owned());
+    c.api.add_job(high);
+    c.settle();
+    c.release();
+    let w = c.workload("a");
+    assert_eq!((condition(&w, "Finished").as_str(), condition(&w, "Evicted").as_str()), ("True", ""));
+    assert!(c.notes("Preempted").is_empty() && runs(&c, "b"));
+}

@@ -43,6 +43,7 @@ mod made_pods;
 mod memory;
 mod metrics;
 mod moved;
+mod moved_again;
 mod moved_slices;
 mod not_kept;
 mod outlived;

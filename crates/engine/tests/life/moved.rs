@@ -1,10 +1,11 @@
 //! A job that is moved to another queue does not run with the quota of its former one.
 
 use serde_json::json;
-use sluice_api::v1beta2::CheckState;
+use sluice_api::v1beta2::{Admission, CheckState, Workload};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
-use crate::model::build::job;
+use crate::model::api::JobState;
+use crate::model::build::{job, pod_set};
 use crate::model::{Api, Cluster, condition, reported};
 
 fn cluster() -> Cluster {
@@ -129,4 +130,56 @@ fn what_was_approved_before_a_queue_was_held_is_asked_again() {
     let w = c.workload("a");
     assert_eq!(reported(&w, "QuotaReserved"), "False/Suspended: ClusterQueue cq is stopped");
     assert_eq!(condition(&w, "Evicted"), "");
+}
+
+/// A job that asks for one cpu waits for that of the only queue with room for it. The write that follows its `change` is still on its way when the quota
+/// is free.
+fn changed_while_its_quota_becomes_free(cpu: &str, change: impl FnOnce(&mut JobState)) -> Cluster {
+    let mut c = cluster();
+    c.api.simple(cpu, &json!({}));
+    c.api.cluster_queue("other", "default", cpu, &json!({}));
+    c.api.local_queue("team-a", "other", "other");
+    c.api.add_job(job("team-a", "first", "lq", 1, cpu));
+    c.settle();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    assert_eq!(condition(&c.workload("a"), "QuotaReserved"), "False");
+    c.slow = Some(Purpose::UpdateWorkload);
+    c.api.edit_job("a", change);
+    c.settle();
+    c.api.finish_job("first", true);
+    c.settle();
+    c.release();
+    c
+}
+
+fn admitted(c: &Cluster) -> (Workload, Admission) {
+    assert!(!c.api.job("a").view.suspended);
+    let w = c.workload("a");
+    (w.clone(), w.status.unwrap().admission.unwrap())
+}
+
+#[test]
+fn a_job_that_moves_while_quota_of_its_former_queue_becomes_free_gets_that_of_the_new_one() {
+    let c = changed_while_its_quota_becomes_free("1", |job| job.view.queue_name = Some("other".to_owned()));
+    let (w, admission) = admitted(&c);
+    assert_eq!(w.spec.queue_name.as_deref(), Some("other"));
+    assert_eq!(admission.cluster_queue, "other");
+}
+
+#[test]
+fn a_job_that_asks_for_more_while_quota_becomes_free_gets_what_it_asks_for_now() {
+    let c = changed_while_its_quota_becomes_free("2", |job| job.view.pod_sets[0] = pod_set("main", 1, "2"));
+    let (_, admission) = admitted(&c);
+    assert_eq!(admission.pod_set_assignments[0].resource_usage["cpu"].0, "2");
+}
+
+#[test]
+fn a_job_that_is_gated_while_quota_becomes_free_waits_for_its_gate() {
+    let gate = Some("example.com/gate".to_owned());
+    let mut c = changed_while_its_quota_becomes_free("1", |job| job.view.admission_gated_by = gate);
+    assert!(c.api.job("a").view.suspended);
+    c.api.edit_job("a", |job| job.view.admission_gated_by = None);
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
 }

@@ -23,9 +23,9 @@ const RACKS: [(&str, &str, &str); 6] = [
     ("c1", "c", "1"),
 ];
 const BEFORE: [&str; 4] = ["a0", "a1", "b0", "b1"];
-const AFTER: [&str; 4] = ["c0", "c1", "b0", "b1"];
+pub const AFTER: [&str; 4] = ["c0", "c1", "b0", "b1"];
 
-fn hotswap() -> Value {
+pub fn hotswap() -> Value {
     json!({"preemption": {"reclaimOutOfCohort": {"enable": true}}})
 }
 
@@ -46,7 +46,7 @@ fn in_slices_of(view: &mut JobView, pods: i32) {
 }
 
 /// Two racks of three are taken by the two slices of a job, whose pods run.
-fn started(changes: &[(Gate, bool)], queue: &Value, change: impl FnOnce(&mut JobView)) -> Cluster {
+pub fn started(changes: &[(Gate, bool)], queue: &Value, change: impl FnOnce(&mut JobView)) -> Cluster {
     let mut c = bed_with(gates(changes), &RACKS, queue);
     submit(&mut c, "a", "lq", 4, |view| {
         in_slices(view);
@@ -65,7 +65,7 @@ fn bed() -> Cluster {
 }
 
 /// A pod of the job: where it runs, or one that waits as its controller makes it.
-fn put(c: &mut Cluster, name: &str, rank: usize, node: Option<&str>) {
+pub fn put(c: &mut Cluster, name: &str, rank: usize, node: Option<&str>) {
     let view = c.api.job("a").view.clone();
     let set = &view.pod_sets[0].scheduling;
     let mut labels = json!(set.labels);
@@ -88,12 +88,12 @@ fn put(c: &mut Cluster, name: &str, rank: usize, node: Option<&str>) {
     c.api.put(Kind::JobPod, pod);
 }
 
-fn pod_ref(name: &str) -> ObjectRef {
+pub fn pod_ref(name: &str) -> ObjectRef {
     ObjectRef::namespaced(Kind::JobPod, "team-a", name)
 }
 
 /// A node is gone, and its pod with it.
-fn lose(c: &mut Cluster, node: &str, pod: &str) {
+pub fn lose(c: &mut Cluster, node: &str, pod: &str) {
     lose_all(c, &[(node, pod)]);
     c.advance(2);
 }
@@ -108,14 +108,14 @@ fn lose_all(c: &mut Cluster, lost: &[(&str, &str)]) {
 }
 
 /// A pod is gone.
-fn end(c: &mut Cluster, pod: &str) {
+pub fn end(c: &mut Cluster, pod: &str) {
     for kind in [Kind::Pod, Kind::JobPod] {
         c.api.delete(&ObjectRef { kind, ..pod_ref(pod) });
     }
 }
 
 /// The pods that are there, each with the node that it is to go to, or `-`.
-fn pods(c: &Cluster) -> Vec<String> {
+pub fn pods(c: &Cluster) -> Vec<String> {
     let seat = |pod: &ObjectRef| {
         let node = &c.api.json(pod).unwrap()["spec"]["nodeSelector"][HOSTNAME];
         format!("{} {}", pod.name, node.as_str().unwrap_or("-"))
@@ -431,7 +431,7 @@ fn what_retries_says_why_each_time_and_moves_once_there_is_room() {
 }
 
 /// The first slice has other nodes assigned than those on which its pods run.
-fn assigned_elsewhere(c: &mut Cluster) {
+pub fn assigned_elsewhere(c: &mut Cluster) {
     let key = workload(c, "a");
     c.api.edit_status(&key, |status| {
         let sets = &mut status["admission"]["podSetAssignments"];

@@ -394,3 +394,33 @@ fn a_node_that_is_back_when_a_manager_begins_to_lead_keeps_its_pods() {
     assert!(unhealthy(&c, "a").is_empty() && runs(&c, "a"));
     assert_eq!(names_of(&c, "a"), ["n1"], "no replacement that was found before is written");
 }
+
+#[test]
+fn a_node_that_is_back_before_its_replacement_could_be_written_keeps_its_pods() {
+    let mut c = bed(&THREE);
+    submit_in_rack(&mut c, "a", 1);
+    let pods = run_pods(&mut c, "a");
+    c.refuse = Some((Purpose::Place, WriteError::Transient("502".to_owned())));
+    not_ready(&mut c, "n1");
+    end_pod(&mut c, &pods["n1"]);
+    c.advance(10);
+    assert!(c.refused > 0 && unhealthy(&c, "a") == ["n1"]);
+    ready(&mut c, "n1");
+    c.refuse = None;
+    c.advance(120);
+    assert_eq!((names_of(&c, "a"), unhealthy(&c, "a")), (vec!["n1".to_owned()], Vec::new()));
+}
+
+#[test]
+fn a_job_whose_nodes_the_api_server_refuses_ends_as_any_other() {
+    let mut c = bed(&THREE);
+    submit_in_rack(&mut c, "a", 2);
+    c.refuse = Some((Purpose::Place, WriteError::Refused("422".to_owned())));
+    c.api.delete(&node_ref("n1"));
+    c.settle();
+    c.advance(60);
+    assert!(c.refused > 2, "{}", c.refused);
+    c.api.finish_job("a", true);
+    c.advance(600);
+    assert_eq!(condition(&c.workload("a"), "Finished"), "True");
+}
