@@ -358,6 +358,19 @@ impl WriteError {
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Transient(_) | Self::Later { .. })
     }
+
+    /// Whether the API server refused for want of rights: 401, or 403 by its authorizer. Admission (webhooks, policies, quota of the namespace)
+    /// answers 403, too.
+    #[must_use]
+    pub fn is_of_rights(&self) -> bool {
+        let Self::Refused(why) = self else { return false };
+        let by_authorizer = || {
+            let said = why.split_once(" is forbidden: ").map(|(_, said)| said);
+            said.is_some_and(|said| said.starts_with("User \"") && said.contains("\" cannot "))
+                && !why.contains("admission webhook")
+        };
+        why.ends_with("(401 Unauthorized)") || why.ends_with("(403 Forbidden)") && by_authorizer()
+    }
 }
 
 /// How many writes wait to be sent.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::job::JobView;
+use sluice_api::v1beta2::WorkloadStatus;
 use sluice_core::WorkloadKey;
 
 use super::infos::restore_infos;
@@ -42,6 +43,10 @@ impl Engine {
             return true;
         }
         let entry = &self.world.workloads[workload];
+        if holds && !has_quota && !entry.object.spec.active {
+            // That it is deactivated has the first word (docs/reference/03-conditions-events.md 3.1): the hold is written when it is active again.
+            return true;
+        }
         let at = self.at(&entry.object);
         let (why, message) = if holds {
             (reason::ON_HOLD, key.kind.integration().on_hold)
@@ -57,5 +62,20 @@ impl Engine {
         transition::unreserve(&mut next, why, message, at);
         self.write_status(workload, Purpose::ReleaseQuota, next, Vec::new());
         true
+    }
+
+    /// Says that a waiting Workload is on hold, if its job is.
+    pub(super) fn say_held(&self, workload: &WorkloadKey, next: &mut WorkloadStatus) {
+        let entry = &self.world.workloads[workload];
+        let Some(job) = self.world.job_of(entry) else { return };
+        let view = self.world.jobs.get(&job).map(|job| &job.view);
+        if view.is_some_and(|view| view.on_hold == Some(true) && view.suspended) {
+            transition::unreserve(
+                next,
+                reason::ON_HOLD,
+                job.kind.integration().on_hold,
+                self.at(&entry.object),
+            );
+        }
     }
 }

@@ -264,8 +264,11 @@ impl Engine {
             .filter(|c| c.status == "True");
         let (held, evicted) = (held_as_deactivated(status), evicted_as_deactivated(status));
         if !object.spec.active {
-            // A target that stays, or that another client sets only now, is no reason to evict it again and again.
-            if evicted.is_some() {
+            // A target that stays, or that is set once more, is no reason to evict it again and again. One with another reason is, once: it goes, or
+            // can be told from a new one when the Workload is active again.
+            let names_it =
+                |by: &Condition| target.is_none_or(|target| by.reason == deactivated_due_to(&target.reason));
+            if evicted.is_some_and(names_it) {
                 return self.forget_requeuing(key);
             }
             let target = target.cloned();
@@ -298,6 +301,8 @@ impl Engine {
         if let Some(target) = target {
             message = format!("{message} due to {}", target.message);
             cause.clone_from(&target.reason);
+        } else if let Some((due_to, text)) = deactivated_before_release(status) {
+            (cause, message) = (due_to.to_owned(), text.to_owned());
         }
         let mut next = status.clone();
         next.requeue_state = None;
@@ -324,6 +329,8 @@ impl Engine {
             "The workload was reactivated",
             self.at(&entry.object),
         );
+        // Before it is queued, and given quota that others may have to leave for it.
+        self.say_held(key, &mut next);
         // The states of its checks since the deactivation were about the run before.
         transition::reset_checks(&mut next, self.now);
         if target.is_none() {
@@ -351,6 +358,17 @@ pub(super) fn evicted_as_deactivated(status: &WorkloadStatus) -> Option<&Conditi
     let evicted = conditions::find(&status.conditions, Type::Evicted.as_str())?;
     let lasts = reserved(status) || held_as_deactivated(status).is_some();
     (lasts && evicted.status == "True" && evicted.reason.starts_with(reason::DEACTIVATED)).then_some(evicted)
+}
+
+/// Cause and message of the deactivation of a Workload that waited, as Kueue writes it: without `Requeued`, and its target is gone. `QuotaReserved`
+/// tells it from one before the last resumption.
+fn deactivated_before_release(status: &WorkloadStatus) -> Option<(&str, &str)> {
+    let find = |type_: Type| conditions::find(&status.conditions, type_.as_str());
+    let waits_for_it = find(Type::QuotaReserved)
+        .is_some_and(|waits| waits.status == "False" && waits.reason == reason::DEACTIVATED);
+    let evicted = find(Type::Evicted).filter(|evicted| evicted.status == "True" && waits_for_it)?;
+    let cause = evicted.reason.strip_prefix(reason::DEACTIVATED)?.strip_prefix("DueTo")?;
+    find(Type::Requeued).is_none().then_some((cause, &*evicted.message))
 }
 
 /// The reason of the eviction that a target of deactivation led to.

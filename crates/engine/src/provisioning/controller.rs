@@ -22,7 +22,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
 use crate::input::{Kind, ObjectRef, WriteError};
 use crate::outbox::{About, Open, normal};
-use crate::retry::Retry;
+use crate::retry::{REFUSALS, Retry};
 use crate::world::workload_ref;
 
 /// An attempt to be made.
@@ -39,12 +39,6 @@ struct CheckOutcome {
     attempt: Option<Attempt>,
     /// The requests that stay.
     keep: Vec<(Name, Name)>,
-}
-
-impl CheckOutcome {
-    const fn says(verdict: Verdict) -> Self {
-        Self { verdict: Some(verdict), attempt: None, keep: Vec::new() }
-    }
 }
 
 impl Engine {
@@ -115,15 +109,18 @@ impl Engine {
         let Some(config) = self.provisioning_config(&check.name) else {
             return self.without_config(key, check);
         };
+        let admitted = is(entry.status(), Type::Admitted);
         let Some(plan) = Plan::of(&entry.object, entry.status(), config) else {
-            return CheckOutcome::says(Verdict::plain(
-                CheckState::Ready,
-                "the provisioning request is not needed",
-            ));
+            let keep = if admitted { self.requests_of_check(key, check) } else { Vec::new() };
+            return CheckOutcome { verdict: Some(not_needed()), attempt: None, keep };
         };
         let retries = check.retry_count.unwrap_or(0);
         let pending = check.state == CheckState::Pending;
         let attempt = |n: i32, plan: Plan, keep: Vec<_>| {
+            if pending && admitted {
+                // It runs already, and would use no node that comes now.
+                return CheckOutcome { verdict: Some(not_needed()), attempt: None, keep };
+            }
             let name = request_name(&key.name, &check.name, n);
             // One that the API server does not take has failed.
             let refusal = self.refusal(key, &name, &plan).filter(|_| pending);
@@ -144,7 +141,7 @@ impl Engine {
             config,
             state: check.state,
             retries,
-            admitted: is(entry.status(), Type::Admitted),
+            admitted,
             active: entry.object.spec.active,
             uid: &entry.uid(),
             old_annotations: self.config.old_provisioning_annotations,
@@ -157,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// Why an attempt cannot be made: the API server has refused it, or a template of it, too often in a row.
+    /// Why an attempt cannot be made: the API server has refused it, or a template of it, too often in a row, and not for want of rights.
     fn refusal(&self, key: &WorkloadKey, request: &str, plan: &Plan) -> Option<&str> {
         let refused = self.made.refused.get(key)?;
         let templates: Vec<_> =
@@ -166,10 +163,8 @@ impl Engine {
             Kind::PodTemplate => templates.iter().any(|name| **name == *object.name),
             _ => *object.name == *request,
         };
-        let for_good =
-            |object: &ObjectRef| self.statuses.get(object).is_some_and(|entry| entry.retry.is_refused());
-        let found = refused.iter().find(|(object, _)| belongs(object) && for_good(object));
-        found.map(|(_, text)| &**text)
+        let found = refused.iter().find(|(object, refused)| belongs(object) && refused.count >= REFUSALS);
+        found.map(|(_, refused)| &*refused.text)
     }
 
     /// A check whose configuration does not exist: requests that it did not get are not wanted any more (docs/reference/11-observed.md 11.1.16);
@@ -178,26 +173,30 @@ impl Engine {
         let pending = check.state == CheckState::Pending;
         let verdict = pending.then(|| Verdict::plain(CheckState::Pending, "the check is not active"));
         let gone = self.listed.contains(&Kind::ProvisioningRequestConfig);
-        let mut keep = Vec::new();
-        if !(pending && gone) {
-            let uid = self.world.workloads[key].uid();
-            keep = self.world.requests_of(&uid);
-            keep.retain(|(_, name)| attempt_of(name, &key.name, &check.name).is_some());
-        }
+        let admitted = is(self.world.workloads[key].status(), Type::Admitted);
+        let keep = if pending && gone && !admitted { Vec::new() } else { self.requests_of_check(key, check) };
         CheckOutcome { verdict, attempt: None, keep }
     }
 
-    /// The latest attempt that requests what is wanted. One that has its nodes stays whatever is wanted now.
+    /// The requests of all attempts for a check.
+    fn requests_of_check(&self, key: &WorkloadKey, check: &AdmissionCheckState) -> Vec<(Name, Name)> {
+        let mut all = self.world.requests_of(&self.world.workloads[key].uid());
+        all.retain(|(_, name)| attempt_of(name, &key.name, &check.name).is_some());
+        all
+    }
+
+    /// The latest attempt that requests what is wanted. One that has its nodes stays whatever is wanted now, and so does what pods run on.
     fn current(
         &self,
         key: &WorkloadKey,
         check: &AdmissionCheckState,
         plan: &Plan,
     ) -> Option<(i32, (Name, Name), &slim::ProvisioningRequest)> {
-        let uid = self.world.workloads[key].uid();
-        let owned = self.world.requests_of(&uid).into_iter().filter_map(|request_key| {
+        let entry = &self.world.workloads[key];
+        let stays = check.state == CheckState::Ready || is(entry.status(), Type::Admitted);
+        let owned = self.world.requests_of(&entry.uid()).into_iter().filter_map(|request_key| {
             let request = self.world.provisioning_requests.get(&request_key)?;
-            let wanted = check.state == CheckState::Ready || plan.matches(request);
+            let wanted = stays || plan.matches(request);
             let usable = wanted
                 && request.metadata.deletion_timestamp.is_none()
                 && !self.is_being_deleted(&request_key);
@@ -392,6 +391,7 @@ impl Engine {
 
     /// Something that was made for a Workload was written.
     pub(crate) fn made_for_workload(&mut self, open: &Open) {
+        self.made.forget_refusals(&open.object);
         match open.purpose {
             Purpose::CreateTemplate => {
                 self.made.templates.insert(open.object.clone());
@@ -410,16 +410,22 @@ impl Engine {
             // Nothing is left to hand over.
             self.made.moved.insert(open.object.clone());
         }
-        let makes = matches!(open.purpose, Purpose::CreateTemplate | Purpose::CreateRequest);
-        if let WriteError::Refused(why) = error
-            && makes
-            && let Some(key) = self.made.owners.get(&open.object)
-        {
-            let text = format!("{} {:?} is refused: {why}", open.object.kind.as_str(), open.object.name);
-            let refused = self.made.refused.entry(key.clone()).or_default();
-            refused.insert(open.object.clone(), text.into());
+        if !matches!(open.purpose, Purpose::CreateTemplate | Purpose::CreateRequest) {
+            return;
         }
+        let WriteError::Refused(why) = error else {
+            return self.made.forget_refusals(&open.object);
+        };
+        let (kind, name) = (open.object.kind.as_str(), &open.object.name);
+        // Rights are for an administrator to give, and another attempt would fare no better.
+        let counts = !error.is_of_rights();
+        self.made.count_refusal(&open.object, counts, format!("{kind} {name:?} is refused: {why}"));
     }
+}
+
+/// A Workload without a request of its own, which it can do without.
+fn not_needed() -> Verdict {
+    Verdict::plain(CheckState::Ready, "the provisioning request is not needed")
 }
 
 /// The templates that a request names.

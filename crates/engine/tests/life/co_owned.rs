@@ -15,20 +15,24 @@ fn cluster(cpu: &str) -> Cluster {
     c
 }
 
+/// Another client sets a target of deactivation.
+fn target(c: &mut Cluster, reason: &str, message: &str) {
+    let workload = Api::workload_ref(&c.workload("a"));
+    c.api.edit_status(&workload, |status| {
+        let conditions = status["conditions"].as_array_mut().unwrap();
+        conditions.retain(|condition| condition["type"] != "DeactivationTarget");
+        conditions.push(json!({"type": "DeactivationTarget", "status": "True", "reason": reason,
+            "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+    });
+    c.settle();
+}
+
 #[test]
 fn a_target_of_deactivation_that_another_manager_owns_evicts_once() {
     let mut c = cluster("2");
     c.api.co_owned = vec!["DeactivationTarget"];
     let workload = Api::workload_ref(&c.workload("a"));
-    let say = |c: &mut Cluster, message: &str| {
-        c.api.edit_status(&workload, |status| {
-            let conditions = status["conditions"].as_array_mut().unwrap();
-            conditions.retain(|condition| condition["type"] != "DeactivationTarget");
-            conditions.push(json!({"type": "DeactivationTarget", "status": "True", "reason": "Maintenance",
-                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}));
-        });
-        c.settle();
-    };
+    let say = |c: &mut Cluster, message: &str| target(c, "Maintenance", message);
     say(&mut c, "the rack is moved");
     let w = c.workload("a");
     let evicted = "True/DeactivatedDueToMaintenance: The workload is deactivated due to the rack is moved";
@@ -50,6 +54,33 @@ fn a_target_of_deactivation_that_another_manager_owns_evicts_once() {
     say(&mut c, "again");
     assert!(c.api.job("a").view.suspended);
     assert_eq!(c.workload("a").status.unwrap().scheduling_stats.unwrap().evictions[0].count, 2);
+}
+
+#[test]
+fn a_target_that_is_set_while_the_workload_is_paused_ends_with_the_pause() {
+    for co_owned in [Vec::new(), vec!["DeactivationTarget"]] {
+        let mut c = cluster("2");
+        c.api.co_owned.clone_from(&co_owned);
+        let workload = Api::workload_ref(&c.workload("a"));
+        c.api.edit(&workload, &json!({"spec": {"active": false}}));
+        c.settle();
+        assert_eq!(reported(&c.workload("a"), "Evicted"), "True/Deactivated: The workload is deactivated");
+        for why in ["Maintenance", "Repair"] {
+            target(&mut c, why, "the rack is moved");
+            assert_eq!(
+                reported(&c.workload("a"), "Evicted"),
+                format!("True/DeactivatedDueTo{why}: The workload is deactivated due to the rack is moved"),
+            );
+            let written = c.writes.len();
+            c.advance(600);
+            assert_eq!(c.writes.len(), written, "{:?}", &c.writes[written..]);
+        }
+        c.api.edit(&workload, &json!({"spec": {"active": true}}));
+        c.settle();
+        let w = c.workload("a");
+        assert_eq!((condition(&w, "DeactivationTarget").as_str(), w.spec.active), ("", Some(true)));
+        assert!(!c.api.job("a").view.suspended, "{co_owned:?}");
+    }
 }
 
 #[test]

@@ -220,6 +220,43 @@ fn without_replicas_it_is_on_hold_and_keeps_its_workload() {
     assert!(c.api.is_free("web-0"));
 }
 
+#[test]
+fn on_hold_it_can_be_deactivated_and_is_on_hold_again_when_it_is_active() {
+    let (mut c, uid) = with_set("2", 2);
+    make(&mut c, &uid, 0..2);
+    for name in ["web-0", "web-1"] {
+        c.api.run_pod(name, "Running");
+    }
+    c.settle();
+    let scale = |c: &mut Cluster, replicas: i32| {
+        c.api.edit_job("web", |job| {
+            job.view.pod_sets[0].count = replicas;
+            job.view.on_hold = Some(replicas == 0);
+        });
+        c.settle();
+    };
+    scale(&mut c, 0);
+    for name in ["web-1", "web-0"] {
+        c.api.delete_queued_pod(name);
+    }
+    c.settle();
+    let on_hold = "False/OnHold: StatefulSet scaled to zero; workload on hold";
+    assert_eq!(reported(&workload(&c), "QuotaReserved"), on_hold);
+    let reference = crate::model::Api::workload_ref(&workload(&c));
+    let written = c.writes.len();
+    c.api.edit(&reference, &json!({"spec": {"active": false}}));
+    c.advance(600);
+    assert!(c.writes.len() - written < 6, "{:?}", &c.writes[written..]);
+    assert_eq!(reported(&workload(&c), "QuotaReserved"), "False/Deactivated: The workload is deactivated");
+    c.api.edit(&reference, &json!({"spec": {"active": true}}));
+    c.advance(600);
+    assert_eq!(reported(&workload(&c), "QuotaReserved"), on_hold);
+    assert_eq!(c.written(Purpose::ReserveQuota), 1, "quota would be of no use to it");
+    scale(&mut c, 2);
+    make(&mut c, &uid, 0..2);
+    assert_eq!(free(&c, 2), [true; 2]);
+}
+
 fn workload_of_set(c: &Cluster) -> Workload {
     let set = |w: &Workload| w.metadata.name.as_ref().unwrap().starts_with("statefulset-");
     c.api.workloads().into_iter().find(set).unwrap()

@@ -125,6 +125,38 @@ fn the_retention_of_a_job_that_was_rejected_while_it_waited_begins_then() {
     assert_eq!(c.api.jobs().count(), 0);
 }
 
+/// Kueue writes no `Requeued` then, and takes the target of the deactivation off.
+#[test]
+fn a_job_that_kueue_rejected_while_it_waited_keeps_the_reason_and_is_deleted() {
+    for (waits, evicted, jobs) in [
+        ("Deactivated", "True/DeactivatedDueToAdmissionCheck: no nodes", 0),
+        // It was active again since: its user pauses it now.
+        ("Pending", "True/Deactivated: The workload is deactivated", 1),
+    ] {
+        let mut c = keep(None, Some(60));
+        c.api.add_job(job("team-a", "a", "lq", 9, "1"));
+        c.settle();
+        let workload = Api::workload_ref(&c.workload("a"));
+        c.api.edit(&workload, &json!({"spec": {"active": false}}));
+        let said = |type_: &str, status: &str, reason: &str| {
+            json!({"type": type_, "status": status, "reason": reason, "message": "no nodes",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let conditions = json!([
+            said("QuotaReserved", "False", waits),
+            said("Evicted", "True", "DeactivatedDueToAdmissionCheck")
+        ]);
+        c.api.edit_status(&workload, |status| status["conditions"] = conditions);
+        c.restart();
+        c.settle();
+        assert_eq!(reported(&c.workload("a"), "Evicted"), evicted);
+        c.advance(30);
+        assert_eq!(c.api.jobs().count(), 1, "{waits}");
+        c.advance(60);
+        assert_eq!(c.api.jobs().count(), jobs, "{waits}");
+    }
+}
+
 /// A Workload as a user created it, without a job.
 fn workload(name: &str, more: &serde_json::Value) -> serde_json::Value {
     let template = serde_json::to_value(crate::model::build::template("1")).unwrap();

@@ -1,6 +1,7 @@
 //! Requests for nodes that are of no use any more, and those that cannot be made (docs/reference/06-algorithm.md 6.23).
 
-use serde_json::json;
+use serde_json::{Value, json};
+use sluice_api::v1beta2::{AdmissionCheckState, CheckState};
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use super::provisioning::{cluster, config, provider};
@@ -13,6 +14,72 @@ fn stop(c: &mut Cluster, policy: &str) {
 
 fn requests(c: &Cluster) -> Vec<ObjectRef> {
     c.api.names(Kind::ProvisioningRequest)
+}
+
+fn check(c: &Cluster) -> AdmissionCheckState {
+    c.workload("a").status.unwrap().admission_checks[0].clone()
+}
+
+/// As the authorizer of the API server says it.
+const NO_RIGHT: &str = "POST /x: provisioningrequests.autoscaling.x-k8s.io is forbidden: User \"system:serviceaccount:a:b\" cannot create resource \
+                        \"provisioningrequests\" in API group \"autoscaling.x-k8s.io\" in the namespace \"team-a\" (403 Forbidden)";
+
+fn refused(why: &str) -> WriteError {
+    WriteError::Refused(why.to_owned())
+}
+
+#[test]
+fn a_check_that_a_queue_gets_later_requests_no_nodes_for_what_runs() {
+    let mut c = cluster(config(), &json!({}));
+    let ask = |c: &mut Cluster, checks: &Value| {
+        let strategy = json!({"spec": {"admissionChecksStrategy": {"admissionChecks": checks}}});
+        c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &strategy);
+        c.settle();
+    };
+    ask(&mut c, &json!([]));
+    assert!(!c.api.job("a").view.suspended);
+    c.refuse = Some((Purpose::CreateTemplate, refused("spec.parameters: Too long")));
+    ask(&mut c, &json!([{"name": "dws-prov"}]));
+    c.advance(3600);
+    let said = check(&c);
+    assert_eq!((said.state, &*said.message), (CheckState::Ready, "the provisioning request is not needed"));
+    assert_eq!((c.refused, requests(&c).len()), (0, 0));
+    assert!(!c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_request_that_pods_run_on_stays_although_its_nodes_are_no_longer_promised() {
+    let mut c = cluster(config(), &json!({}));
+    c.settle();
+    provider(&mut c, "Provisioned", "True", "Provisioned", "nodes are there");
+    let used = requests(&c);
+    provider(&mut c, "Provisioned", "False", "NotProvisioned", "no longer");
+    let dws = ObjectRef::cluster(Kind::ProvisioningRequestConfig, "dws");
+    c.api.edit(&dws, &json!({"spec": {"provisioningClassName": "other"}}));
+    c.settle();
+    assert_eq!((check(&c).state, requests(&c)), (CheckState::Pending, used.clone()));
+    c.api.delete(&dws);
+    c.settle();
+    assert_eq!((check(&c).state, requests(&c)), (CheckState::Pending, used.clone()));
+    c.api.put(
+        Kind::ProvisioningRequestConfig,
+        json!({"metadata": {"name": "dws"}, "spec": {"provisioningClassName": "third"}}),
+    );
+    c.settle();
+    assert_eq!(requests(&c), used);
+    // Of a change after which none is needed, too.
+    c.api.edit(&dws, &json!({"spec": {"managedResources": ["nvidia.com/gpu"]}}));
+    c.settle();
+    assert_eq!((check(&c).state, requests(&c)), (CheckState::Ready, used.clone()));
+    c.api.edit(&dws, &json!({"spec": {"managedResources": ["cpu"]}}));
+    c.settle();
+    assert_eq!((check(&c).state, requests(&c)), (CheckState::Pending, used.clone()));
+    // Its user gives it up; the pods go on without.
+    c.api.delete(&used[0]);
+    c.advance(60);
+    assert_eq!((check(&c).state, requests(&c).len()), (CheckState::Ready, 0));
+    assert_eq!((c.written(Purpose::DeleteRequest), c.written(Purpose::CreateRequest)), (0, 1));
+    assert!(!c.api.job("a").view.suspended);
 }
 
 #[test]
@@ -112,4 +179,39 @@ fn refusals_before_a_reservation_was_taken_away_do_not_count_against_the_next_on
     c.refuse = None;
     c.advance(10);
     assert_eq!(requests(&c).len(), 1);
+}
+
+#[test]
+fn for_want_of_rights_no_attempt_fails() {
+    for purpose in [Purpose::CreateTemplate, Purpose::CreateRequest] {
+        let mut c = cluster(config(), &json!({}));
+        c.refuse = Some((purpose, refused(NO_RIGHT)));
+        c.settle();
+        c.advance(3600);
+        let w = c.workload("a");
+        assert!(c.refused > 10, "{}", c.refused);
+        assert_eq!(
+            (condition(&w, "QuotaReserved").as_str(), condition(&w, "Evicted").as_str()),
+            ("True", "")
+        );
+        assert_eq!(check(&c).state, CheckState::Pending);
+        assert_eq!(c.notes("FailedCreate").len(), 1, "its administrator has to know");
+        c.refuse = None;
+        c.advance(400);
+        provider(&mut c, "Provisioned", "True", "Provisioned", "nodes are there");
+        assert!(!c.api.job("a").view.suspended);
+    }
+}
+
+#[test]
+fn refusals_for_want_of_rights_do_not_count_among_others() {
+    // r: for want of rights; a: by admission.
+    for (answers, attempt) in [("aaa", "-2"), ("rraa", "-1"), ("rraaa", "-2"), ("aaraa", "-1")] {
+        let mut c = cluster(config(), &json!({}));
+        let answers = answers.chars().map(|answer| refused(if answer == 'r' { NO_RIGHT } else { "no" }));
+        c.fail.extend(answers.map(|error| (Purpose::CreateRequest, error)));
+        c.settle();
+        c.advance(200);
+        assert!(requests(&c)[0].name.ends_with(attempt), "{attempt}: {:?}", requests(&c));
+    }
 }

@@ -377,6 +377,13 @@ fn a_write_that_is_refused_is_repeated_less_and_less_often_and_its_object_says_w
 }
 
 #[test]
+fn what_may_not_be_made_for_want_of_rights_is_tried_less_and_less_often_and_its_object_says_why() {
+    let why = "podtemplates is forbidden: User \"u\" cannot create resource: no such luck (403 Forbidden)";
+    let purposes = [Purpose::CreateTemplate, Purpose::CreateRequest];
+    table(purposes, &WriteError::Refused(why.to_owned()), |purpose| each(purpose, 20));
+}
+
+#[test]
 fn a_write_that_fails_is_repeated_less_and_less_often_and_its_object_says_why() {
     // 429, 500, no answer: and then every minute.
     table(PURPOSES, &WriteError::Transient("no such luck".to_owned()), |purpose| each(purpose, 80));

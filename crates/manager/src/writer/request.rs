@@ -296,6 +296,47 @@ mod tests {
         assert!(matches!(failure(&timeout), WriteError::Transient(_)));
     }
 
+    #[test]
+    fn want_of_rights_is_distinguished_from_what_admission_refuses() {
+        let of = |code: u16, reason: &str, message: &str| {
+            let body = json!({"kind": "Status", "reason": reason, "message": message}).to_string();
+            failure(&Call::get("/x").refused(StatusCode::from_u16(code).unwrap(), None, body.as_bytes()))
+        };
+        let right = "podtemplates is forbidden: User \"system:serviceaccount:a:b\" cannot create resource \"podtemplates\" in API \
+                     group \"\" in the namespace \"ns\"";
+        for (code, reason, message) in [
+            (401, "Unauthorized", "Unauthorized"),
+            (403, "Forbidden", right),
+            (
+                403,
+                "Forbidden",
+                &format!("{right}: RBAC: clusterrole.rbac.authorization.k8s.io \"c\" not found"),
+            ),
+        ] {
+            assert!(of(code, reason, message).is_of_rights(), "{message}");
+        }
+        for (code, reason, message) in [
+            (403, "Forbidden", "podtemplates \"t\" is forbidden: exceeded quota: q, requested: count=1"),
+            (
+                403,
+                "Forbidden",
+                "podtemplates \"t\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+            ),
+            (
+                422,
+                "Invalid",
+                "podtemplates \"t\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+            ),
+            (403, "Forbidden", "admission webhook \"w\" denied the request: User \"u\" cannot do that"),
+            (403, "Forbidden", &format!("admission webhook \"w\" denied the request: {right}")),
+            (403, "Forbidden", "namespaces \"ns\" is forbidden: it is being terminated"),
+            (422, "Invalid", right),
+            (404, "NotFound", right),
+        ] {
+            assert!(!of(code, reason, message).is_of_rights(), "{message}");
+        }
+    }
+
     fn only(plan: Plan) -> Call {
         match plan {
             Plan::One(call) => call,

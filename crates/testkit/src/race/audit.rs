@@ -3,7 +3,7 @@
 //! Both ends of the delay are times of the API server: the start counts when it is received, and so without its own write and without the watch of
 //! who measures.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,9 +50,10 @@ impl Audit {
         self.0.path().join(file)
     }
 
-    /// What the API server is started with.
-    pub(super) fn flags(&self) -> [String; 2] {
+    /// What the API server is started with. All lines are in one file: beyond a size, the earlier ones would be in another.
+    pub(super) fn flags(&self) -> [String; 3] {
         [
+            "--audit-log-maxsize=100000".to_owned(),
             format!("--audit-policy-file={}", self.path("policy.yaml").display()),
             format!("--audit-log-path={}", self.path("log").display()),
         ]
@@ -107,7 +108,8 @@ fn queue_of(job: &str) -> Option<&str> {
     queue_and_class.rsplit_once('-').map(|(queue, _)| queue)
 }
 
-/// The delays of a log in which each Job is created, patched and ended once. Of Jobs that are stopped, patches would not be starts.
+/// The delays of a log in which each Job is created, started and ended once. The first patch of a Job is its start: one that was answered with a
+/// conflict is sent again. Of Jobs that are stopped, patches would not be starts.
 fn delays(log: &str) -> Result<Vec<Duration>> {
     let mut events = Vec::new();
     for line in log.lines() {
@@ -116,7 +118,7 @@ fn delays(log: &str) -> Result<Vec<Duration>> {
     }
     events.sort();
     let mut queues: HashMap<&str, Queue> = HashMap::new();
-    let mut all = Vec::new();
+    let (mut started, mut all) = (HashSet::new(), Vec::new());
     for (at, event, job) in &events {
         let Some(queue) = queue_of(job) else { continue };
         let queue = queues.entry(queue).or_default();
@@ -124,7 +126,8 @@ fn delays(log: &str) -> Result<Vec<Duration>> {
         match event {
             Event::Made => queue.waits(),
             Event::Ended => queue.ended(at),
-            Event::Started => all.extend(queue.runs(at)),
+            Event::Started if started.insert(job) => all.extend(queue.runs(at)),
+            Event::Started => {}
         }
     }
     Ok(all)
@@ -156,6 +159,25 @@ mod tests {
         ];
         let found = delays(&lines.join("\n")).unwrap();
         assert_eq!(found, [Duration::from_micros(12_500)]);
+    }
+
+    #[test]
+    fn a_start_that_is_sent_again_counts_once() {
+        let lines = [
+            line("create", "q-a-freed-0", false, "1.000000"),
+            line("create", "q-a-freed-1", false, "1.000000"),
+            line("create", "q-a-freed-2", false, "1.000000"),
+            line("patch", "q-a-freed-0", false, "1.200000"),
+            // The first try was answered with a conflict.
+            line("patch", "q-a-freed-0", false, "1.250000"),
+            line("patch", "q-a-freed-0", true, "2.000000"),
+            line("patch", "q-a-freed-1", false, "2.010000"),
+            line("patch", "q-a-freed-1", true, "3.000000"),
+            line("patch", "q-a-freed-1", false, "3.005000"),
+            line("patch", "q-a-freed-2", false, "3.020000"),
+        ];
+        let found = delays(&lines.join("\n")).unwrap();
+        assert_eq!(found, [Duration::from_millis(10), Duration::from_millis(20)]);
     }
 
     #[test]
