@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sluice_api::gates::Gate;
 use sluice_core::{FairSharing, FairStrategy};
-use sluice_engine::{EngineConfig, Kind, ObjectRef};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster};
@@ -258,7 +258,8 @@ fn the_share_of_a_cohort_leaves_its_status_with_fair_sharing() {
     c.api.cluster_queue("cq", "default", "3", &json!({"cohortName": "team"}));
     c.settle();
     let share = |c: &Cluster| c.api.json(&team).unwrap()["status"]["fairSharing"].clone();
-    let writes = |c: &Cluster| c.writes.iter().filter(|(object, _)| *object == team).count();
+    let status = (team.clone(), Purpose::QueueStatus);
+    let writes = |c: &Cluster| c.writes.iter().filter(|write| **write == status).count();
     assert_eq!((share(&c)["weightedShare"].clone(), writes(&c)), (json!(0), 1));
     c.config.fair_sharing = None;
     for restart in ["first", "second"] {
