@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+use crate::requests::Requests;
 use crate::{proxy, transport};
 
 /// How long the connection itself may take.
@@ -191,7 +192,16 @@ fn patient(mut config: Config) -> Config {
 ///
 /// If the certificates, keys or credentials of the connection are not usable.
 pub fn client(config: &Config) -> Result<Client, ClientError> {
-    transport::client(config).map_err(|source| ClientError::Build {
+    counted(config, &Requests::default())
+}
+
+/// The same, which counts its requests.
+///
+/// # Errors
+///
+/// As [`client`].
+pub fn counted(config: &Config, requests: &Requests) -> Result<Client, ClientError> {
+    transport::client(config, requests.clone()).map_err(|source| ClientError::Build {
         server: config.cluster_url.to_string(),
         source: Box::new(source),
     })

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod list;
 pub mod patience;
 mod proxy;
+pub mod requests;
 pub mod settings;
 mod transport;
 pub mod version;

@@ -12,6 +12,8 @@ use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
+use crate::requests::{Counted, Requests};
+
 /// After this time without a sign of the other end the kernel asks whether it is still there, and asks again as often.
 const PROBE: Duration = Duration::from_secs(5);
 /// After this time without a sign of the other end, while one is due, the connection ends: before a write is given up (15 s), which would be taken for
@@ -22,11 +24,11 @@ const PROBES: u32 = 2;
 /// How long a connection is kept for the next request.
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Builds a client as [`Client::try_from`] does for a configuration without a proxy and without repeats of its own.
+/// Builds a client as [`Client::try_from`] does for a configuration without a proxy and without repeats of its own, which counts its requests.
 ///
 /// # Errors
 /// If the certificates, keys or credentials are not usable.
-pub(crate) fn client(config: &Config) -> kube::Result<Client> {
+pub(crate) fn client(config: &Config, requests: Requests) -> kube::Result<Client> {
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector())?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
@@ -40,7 +42,7 @@ pub(crate) fn client(config: &Config) -> kube::Result<Client> {
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(connections.build::<_, Body>(connector));
-    Ok(Client::new(service, config.default_namespace.clone()))
+    Ok(Client::new(Counted::new(service, requests), config.default_namespace.clone()))
 }
 
 /// What opens connections.
@@ -76,7 +78,8 @@ mod tests {
     }
 
     async fn ask(config: &Config) -> kube::Result<Value> {
-        client(config).unwrap().request(http::Request::get("/version").body(Vec::new()).unwrap()).await
+        let client = client(config, Requests::default()).unwrap();
+        client.request(http::Request::get("/version").body(Vec::new()).unwrap()).await
     }
 
     /// The kernel's timer of a connection: `02` is that of the probes.
@@ -104,10 +107,12 @@ mod tests {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n{\"a\": 1}").await.unwrap();
             (String::from_utf8(head).unwrap().to_lowercase(), stream, peer)
         };
-        let client = client(&config).unwrap();
+        let requests = Requests::default();
+        let client = client(&config, requests.clone()).unwrap();
         let request = http::Request::get("/version").body(Vec::new()).unwrap();
         let (answer, (head, _stream, peer)) = tokio::join!(client.request::<Value>(request), server);
         assert_eq!(answer.unwrap(), json!({"a": 1}));
+        assert_eq!(requests.totals(), [((Some(200), "GET".to_owned()), 1.0)].into());
         assert!(head.starts_with("get /base/version http/1.1\r\n"), "{head}");
         for header in ["authorization: bearer secret\r\n", "impersonate-user: eve\r\n"] {
             assert!(head.contains(header), "{head}");

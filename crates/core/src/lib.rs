@@ -119,8 +119,8 @@ pub use reason::{
 };
 pub use report::{
     Changed, ClusterQueueStatus, CohortStatus, Considered, ConsideredFlavor, CycleReport, EntryReport,
-    FlavorMode, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus, Outcome, PendingPosition,
-    PreemptionReason, ResourceUsage, SlicesMoved, Victim,
+    FlavorMode, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus, Outcome, PendingClasses,
+    PendingPosition, PreemptionReason, ResourceUsage, SlicesMoved, Victim,
 };
 pub use room::{
     Answers, AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity,

@@ -17,6 +17,7 @@ use crate::Name;
 use crate::intern::{ClassId, LocalId, ShapeId, WorkloadId};
 use crate::plan::Plan;
 use crate::reason::{Reason, Unadmitted};
+use crate::report::PendingClasses;
 use crate::spec::Time;
 
 /// The order of workloads of equal priority: the older queue-order timestamp first, then the UID.
@@ -138,9 +139,9 @@ impl PendingQueue {
         self.inadmissible
     }
 
-    /// How many equivalence classes have a member in the heap, and how many have an inadmissible one.
-    pub(crate) fn scheduling_hashes(&self) -> (usize, usize) {
-        let (mut active, mut inadmissible) = (0, 0);
+    /// How many equivalence classes have members.
+    pub(crate) fn scheduling_hashes(&self) -> PendingClasses {
+        let mut counted = PendingClasses::default();
         // With admission fair sharing a shape and priority have a class for each LocalQueue, which are adjacent.
         let mut last = None;
         let (mut has_active, mut has_inadmissible) = (false, false);
@@ -150,15 +151,15 @@ impl PendingQueue {
                 (last, has_active, has_inadmissible) = (shape, false, false);
             }
             let class = self.class(id);
-            if !has_active && !class.active.is_empty() {
-                (active, has_active) = (active + 1, true);
-            }
-            let waits = !class.inadmissible.is_empty() || !class.on_hold.is_empty();
-            if waits && !has_inadmissible {
-                (inadmissible, has_inadmissible) = (inadmissible + 1, true);
-            }
+            let active = !class.active.is_empty();
+            let inadmissible = !class.inadmissible.is_empty() || !class.on_hold.is_empty();
+            let known = has_active || has_inadmissible;
+            counted.all += usize::from(!known && (active || inadmissible));
+            counted.active += usize::from(!has_active && active);
+            counted.inadmissible += usize::from(!has_inadmissible && inadmissible);
+            (has_active, has_inadmissible) = (has_active || active, has_inadmissible || inadmissible);
         }
-        (active, inadmissible)
+        counted
     }
 
     /// How many equivalence classes there are.

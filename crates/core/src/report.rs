@@ -395,6 +395,17 @@ pub struct CohortStatus {
     pub in_cycle: bool,
 }
 
+/// How many equivalence classes of Workloads wait in a ClusterQueue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PendingClasses {
+    /// Those with a member in the heap.
+    pub active: usize,
+    /// Those with an inadmissible member.
+    pub inadmissible: usize,
+    /// Those with any: a class may have both.
+    pub all: usize,
+}
+
 /// One line of a queue's order, as the visibility API lists it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingPosition {

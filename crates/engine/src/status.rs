@@ -347,15 +347,19 @@ impl Engine {
     }
 
     fn cohort_patch(&self, name: &str) -> Option<Value> {
-        self.config.fair_sharing.as_ref()?;
         let cohort = self.world.cohorts.get(name)?;
-        let figures = self.scheduler.cohort_status(name)?;
-        let fair = v1beta2::FairSharingStatus { weighted_share: figures.weighted_share };
-        if cohort.status.as_ref().and_then(|s| s.fair_sharing.as_ref()) == Some(&fair) {
+        let known = cohort.status.as_ref().and_then(|s| s.fair_sharing.as_ref());
+        let shares = self.config.fair_sharing.is_some();
+        if !shares && known.is_none() {
             return None;
         }
-        let status = json!({"fairSharing": fair});
-        Some(status_patch(&cohort.metadata, status, &[]))
+        let figures = self.scheduler.cohort_status(name)?;
+        // Without fair sharing, what an earlier configuration left is removed.
+        let fair = shares.then_some(v1beta2::FairSharingStatus { weighted_share: figures.weighted_share });
+        if known == fair.as_ref() {
+            return None;
+        }
+        Some(status_patch(&cohort.metadata, json!({"fairSharing": fair}), &[]))
     }
 }
 

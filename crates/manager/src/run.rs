@@ -15,7 +15,8 @@ use kube::Client;
 use sluice_api::config::{Configuration, Warning};
 use sluice_api::gates::{Gate, GateWarning};
 use sluice_api::job::JobKind;
-use sluice_client::kubeconfig::{client, connection};
+use sluice_client::kubeconfig::{connection, counted};
+use sluice_client::requests::Requests;
 use sluice_client::{settings, version};
 use sluice_engine::input::{Input, WriteError};
 use sluice_engine::{Engine, EngineConfig};
@@ -79,13 +80,15 @@ pub async fn run(args: ManagerArgs) -> anyhow::Result<u8> {
     let connection = connection(args.kubeconfig.as_deref()).await?;
     info!(server = %connection.cluster_url, version = version::VERSION, "starting");
     // The lease has connections of its own: nothing may queue in front of a renewal.
-    let (work, lease) = (client(&connection)?, client(&connection)?);
+    let requests = Requests::of(&connection);
+    let (work, lease) = (counted(&connection, &requests)?, counted(&connection, &requests)?);
     let (stopper, stop) = pair();
     let (inject_panics, record) = (args.inject_panics, args.record);
     let shares = descriptors::shares();
     let pauses = Pauses::default();
+    let client = work;
     let parts =
-        Parts { configuration, controllers, client: work, stop, inject_panics, record, shares, pauses };
+        Parts { configuration, controllers, client, requests, stop, inject_panics, record, shares, pauses };
     let running = parts.start(lease)?;
     info!(ms = began.elapsed().as_millis(), "started");
     running.until_the_end(stopper).await
@@ -114,6 +117,8 @@ struct Parts {
     configuration: Configuration,
     controllers: Controllers,
     client: Client,
+    /// What all clients asked for.
+    requests: Requests,
     stop: Stop,
     inject_panics: bool,
     /// Where the decisions are recorded.
@@ -361,6 +366,7 @@ impl Parts {
             registry,
             events,
             traffic,
+            requests: self.requests.clone(),
             lease: self.configuration.leader_election.resource_name.clone(),
             started: SystemTime::now(),
             turn: Arc::default(),

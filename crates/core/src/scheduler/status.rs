@@ -12,7 +12,7 @@ use crate::quota::{clamp, exact};
 use crate::reason::Unadmitted;
 use crate::report::{
     Changed, ClusterQueueStatus, CohortStatus, FlavorUsage, InactiveCause, LocalQueueInactive,
-    LocalQueueStatus, ResourceUsage,
+    LocalQueueStatus, PendingClasses, ResourceUsage,
 };
 use crate::spec::StopPolicy;
 use crate::usage::Usage;
@@ -151,8 +151,8 @@ impl Scheduler {
         node.has_quota(pair).then(|| node.slot(pair))?
     }
 
-    /// How many equivalence classes wait in the heap of a ClusterQueue, and how many have inadmissible members; `None` if there is no such queue.
-    pub fn pending_classes(&self, name: &str) -> Option<(usize, usize)> {
+    /// How many equivalence classes wait in a ClusterQueue; `None` if there is no such queue.
+    pub fn pending_classes(&self, name: &str) -> Option<PendingClasses> {
         let queue = &self.world.queues[self.world.queue_index.get(name)?.at()];
         queue.spec.as_ref()?;
         Some(queue.pending.scheduling_hashes())

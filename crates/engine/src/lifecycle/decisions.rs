@@ -466,9 +466,11 @@ impl Engine {
                 then.push(observe(metrics::LOCAL_QUEUE_ADMISSION_CHECKS_WAIT_TIME_SECONDS, &local, checked));
             }
         }
-        for cohort in self.cohorts_above(queue) {
-            let labels = [&*cohort, class];
-            then.push(observe(metrics::COHORT_SUBTREE_ADMITTED_WORKLOADS_TOTAL, &labels, 1.0));
+        if self.config.on(Gate::MetricsForCohorts) {
+            for cohort in self.cohorts_above(queue) {
+                let labels = [&*cohort, class];
+                then.push(observe(metrics::COHORT_SUBTREE_ADMITTED_WORKLOADS_TOTAL, &labels, 1.0));
+            }
         }
         then
     }

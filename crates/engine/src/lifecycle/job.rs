@@ -213,8 +213,7 @@ impl Engine {
         let mut next = entry.status().clone();
         let message = "The prebuilt workload is out of sync with its user job";
         transition::finish(&mut next, reason::OUT_OF_SYNC, message, self.at(&entry.object));
-        let counted = self.count_finished(workload, &next);
-        self.write_status(workload, Purpose::Finish, next, counted);
+        self.write_status(workload, Purpose::Finish, next, Vec::new());
     }
 
     /// Makes a job the controller of a Workload that has none.

@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::job::{JobFinished, JobView};
-use sluice_api::v1beta2::WorkloadStatus;
-use sluice_core::{Name, WorkloadKey};
+use sluice_core::WorkloadKey;
 
 use super::infos::restore_infos;
 use super::transition;
 use crate::answers::workload_key;
-use crate::effect::{Effect, Level, Purpose};
+use crate::effect::{Level, Purpose};
 use crate::engine::Engine;
 use crate::ingest::workload::{is, reserved};
-use crate::metrics;
-use crate::outbox::{About, normal, observe, warning};
+use crate::outbox::{About, normal, warning};
 use crate::pod_jobs::index::PodJob;
 use crate::world::{JobKey, workload_ref};
 
@@ -114,7 +112,7 @@ impl Engine {
         transition::finish(&mut next, why, &finished.message, self.at(&entry.object));
         let queue = next.admission.as_ref().map(|a| a.cluster_queue.as_str()).unwrap_or_default();
         let note = format!("Workload '{workload}' is declared finished");
-        let mut then = vec![
+        let then = vec![
             normal(self.about_job(key, view), "FinishedWorkload", note),
             self.log(
                 Level::Info,
@@ -122,24 +120,7 @@ impl Engine {
                 &[("workload", workload), ("queue", &queue), ("reason", &why)],
             ),
         ];
-        then.extend(self.count_finished(workload, &next));
         self.write_status(workload, Purpose::Finish, next, then);
-    }
-
-    /// The metrics of a Workload's end, whatever its kind.
-    pub(super) fn count_finished(&self, workload: &WorkloadKey, next: &WorkloadStatus) -> Vec<Effect> {
-        let object = &self.world.workloads[workload].object;
-        let held = next.admission.as_ref().map(|a| Name::from(a.cluster_queue.as_str()));
-        let queue = held.or_else(|| self.world.cluster_queue_of(workload, object)).unwrap_or_default();
-        let queue = &*queue;
-        let class = metrics::priority_class(object);
-        let measured = self.measures(&workload.namespace, &object.spec.queue_name);
-        let local = [&*object.spec.queue_name, &*workload.namespace, class];
-        let mut then = vec![observe(metrics::FINISHED_WORKLOADS_TOTAL, &[queue, class], 1.0)];
-        if measured {
-            then.push(observe(metrics::LOCAL_QUEUE_FINISHED_WORKLOADS_TOTAL, &local, 1.0));
-        }
-        then
     }
 
     /// The API server refuses the start of a job, as a policy or another webhook may have it: its quota is not held for good. It is tried again
@@ -205,7 +186,7 @@ impl Engine {
         }
         let mut next = entry.status().clone();
         transition::finish(&mut next, reason::FAILED_TO_START, why, self.at(&entry.object));
-        let mut reported = vec![
+        let reported = vec![
             warning(
                 About::new(&workload_ref(workload), &entry.uid(), key.kind.integration().reporter),
                 reason::FAILED_TO_START,
@@ -213,7 +194,6 @@ impl Engine {
             ),
             self.log(Level::Warn, "job cannot be started", &[("job", &key.object()), ("why", &why)]),
         ];
-        reported.extend(self.count_finished(workload, &next));
         let workload = workload_key(&workload_ref(workload));
         self.write_status(&workload, Purpose::Finish, next, reported);
     }

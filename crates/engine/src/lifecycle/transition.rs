@@ -265,6 +265,11 @@ pub(crate) fn release(status: &mut WorkloadStatus, at: TransitionContext) {
     let (why, message) = evicted.map(|c| (c.reason.clone(), c.message.clone())).unwrap_or_default();
     unreserve(status, at.reason(reason::PENDING_EVALUATION, reason::PENDING), &message, at);
     let again = why == reason::PREEMPTED || why == reason::NODE_FAILURES;
+    let before = status.conditions.iter_mut().find(|c| c.type_ == Type::Requeued.as_str());
+    if let Some(before) = before.filter(|_| again) {
+        // It ran since: the wait that begins now is not that after an earlier eviction.
+        "False".clone_into(&mut before.status);
+    }
     at.set(status, Type::Requeued, again, &why, &message);
 }
 

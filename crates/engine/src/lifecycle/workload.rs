@@ -216,8 +216,7 @@ impl Engine {
         let mut next = entry.status().clone();
         let message = "The workload's owner no longer exists";
         transition::finish(&mut next, reason::OWNER_NOT_FOUND, message, self.at(&entry.object));
-        let counted = self.count_finished(key, &next);
-        self.write_status(key, Purpose::Finish, next, counted);
+        self.write_status(key, Purpose::Finish, next, Vec::new());
     }
 
     /// Whether nothing exists any more that would stop the workload's pods.

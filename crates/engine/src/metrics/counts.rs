@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
 use sluice_api::config::SourceKind;
+use sluice_api::gates::Gate;
 use sluice_api::v1beta2;
 use sluice_core::{Amount, Name, WorkloadKey};
 
@@ -55,9 +56,8 @@ impl Engine {
         let labelled = self.custom.reads(SourceKind::Workload);
         let custom = || self.custom.of_workload(object);
         let local = (Arc::clone(&key.namespace), Name::from(object.spec.queue_name.as_str()));
-        let pointed = self.world.cluster_queue_of(key, object);
         let holder = status.admission.as_ref().map(|a| Name::from(a.cluster_queue.as_str()));
-        let queue = holder.clone().or_else(|| pointed.clone()).unwrap_or_default();
+        let queue = holder.clone().or_else(|| self.world.cluster_queue_of(key, object)).unwrap_or_default();
         let of_local = counts.local_queues.entry(local).or_default();
         let of_queue = counts.queues.entry(Name::clone(&queue)).or_default();
         if is(status, Type::Finished) {
@@ -70,26 +70,30 @@ impl Engine {
                 *of_local.admitted.entry(custom()).or_default() += 1;
                 *of_queue.admitted.entry(custom()).or_default() += 1;
             }
-        } else {
+        } else if self.config.on(Gate::UnadmittedWorkloadsObservability)
+            && object.metadata.deletion_timestamp.is_none()
+            && !queue.is_empty()
+        {
             let (why, cause) = unadmitted_reason(status);
             *of_local.unadmitted.entry((queue, why.clone(), cause.clone())).or_default() += 1;
             *of_queue.unadmitted.entry((why, cause)).or_default() += 1;
         }
         if let Some((queue, active)) = self.scheduler.waits_in(key) {
             of_local.active += usize::from(active);
+            let of_queue = counts.queues.entry(Name::clone(queue)).or_default();
             if labelled {
-                let of_queue = counts.queues.entry(Name::clone(queue)).or_default();
                 let (in_heap, inactive) = of_queue.pending.entry(custom()).or_default();
                 *if active { in_heap } else { inactive } += 1;
             }
+            if self.config.cluster_queue_resource_metrics {
+                self.add_requests(key, entry, &mut of_queue.asked);
+            }
         }
-        if !self.config.cluster_queue_resource_metrics || reserved(status) || !object.spec.active {
-            return;
-        }
-        let Some(queue) = pointed else { return };
+    }
+
+    fn add_requests(&self, key: &WorkloadKey, entry: &WorkloadEntry, asked: &mut BTreeMap<Name, Amount>) {
         let around = self.world.around(&key.namespace, &self.config);
-        let (sets, _) = ingested::pod_sets(object, status, around, &self.config);
-        let asked = &mut counts.queues.entry(queue).or_default().asked;
+        let (sets, _) = ingested::pod_sets(&entry.object, &entry.object.status, around, &self.config);
         for set in sets {
             for (resource, per_pod) in set.requests {
                 let total = asked.entry(resource).or_insert(Amount::ZERO);

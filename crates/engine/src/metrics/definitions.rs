@@ -107,9 +107,9 @@ metrics! {
     ADMISSION_WAIT_TIME_SECONDS = "kueue_admission_wait_time_seconds" Histogram16 ["cluster_queue", "priority_class"];
     /// Seconds from the creation of a workload, or from its last requeue, to its admission, by LocalQueue.
     LOCAL_QUEUE_ADMISSION_WAIT_TIME_SECONDS = "kueue_local_queue_admission_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
-    /// Seconds from the quota reservation of a workload to its admission; 0 where no admission check is in between.
+    /// Seconds from the quota reservation of a workload with admission checks to its admission.
     ADMISSION_CHECKS_WAIT_TIME_SECONDS = "kueue_admission_checks_wait_time_seconds" Histogram14 ["cluster_queue", "priority_class"];
-    /// Seconds from the quota reservation of a workload to its admission, by LocalQueue; 0 where no admission check is in between.
+    /// Seconds from the quota reservation of a workload with admission checks to its admission, by LocalQueue.
     LOCAL_QUEUE_ADMISSION_CHECKS_WAIT_TIME_SECONDS = "kueue_local_queue_admission_checks_wait_time_seconds" Histogram14 ["name", "namespace", "priority_class"];
     /// Seconds from the creation of a workload, or from its last requeue, until all its pods are ready for the first time.
     READY_WAIT_TIME_SECONDS = "kueue_ready_wait_time_seconds" Histogram14 ["cluster_queue", "priority_class"];

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_api::config::SourceKind;
+use sluice_api::gates::Gate;
 use sluice_core::{ClusterQueueStatus, Detail, EntryReport, Name, Outcome};
 
-use super::scrape::Page;
-use super::{PENDING_WORKLOADS, PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL, number};
+use super::scrape::{LIGHT, Page};
+use super::{PENDING_SCHEDULING_HASHES, PENDING_WORKLOADS, PREEMPTION_TARGET_RECOMPUTATIONS_TOTAL, number};
 use crate::engine::Engine;
 use crate::outbox::observe;
 
@@ -39,6 +40,20 @@ impl Engine {
                 &custom,
             );
         }
+    }
+
+    /// Equivalence classes of the Workloads that wait in a ClusterQueue. In an inactive queue none is active.
+    pub(super) fn class_gauges(&self, name: &Name, figures: &ClusterQueueStatus, out: &mut Page<'_>) {
+        if !self.config.on(Gate::SchedulingEquivalenceHashing) {
+            return;
+        }
+        let classes = self.scheduler.pending_classes(name).unwrap_or_default();
+        out.looked_at(self.scheduler.classes(name) / LIGHT);
+        let runs = figures.inactive.is_empty();
+        let (active, inadmissible) =
+            if runs { (classes.active, classes.inadmissible) } else { (0, classes.all) };
+        out.add(PENDING_SCHEDULING_HASHES, &[name, "active"], number(active));
+        out.add(PENDING_SCHEDULING_HASHES, &[name, "inadmissible"], number(inadmissible));
     }
 
     /// Notes which heads of a cycle preempt no Workload although victims were chosen for them, because other heads took those or

@@ -14,8 +14,8 @@ use super::{
     Gauge, LOCAL_QUEUE_ADMISSION_FAIR_SHARING_USAGE, LOCAL_QUEUE_ADMITTED_ACTIVE_WORKLOADS,
     LOCAL_QUEUE_FINISHED_WORKLOADS, LOCAL_QUEUE_PENDING_WORKLOADS, LOCAL_QUEUE_RESERVING_ACTIVE_WORKLOADS,
     LOCAL_QUEUE_RESOURCE_RESERVATION, LOCAL_QUEUE_RESOURCE_USAGE, LOCAL_QUEUE_STATUS,
-    LOCAL_QUEUE_UNADMITTED_WORKLOADS, PENDING_SCHEDULING_HASHES, RESERVING_ACTIVE_WORKLOADS,
-    UNADMITTED_WORKLOADS, base_units, free_ratio, number, share,
+    LOCAL_QUEUE_UNADMITTED_WORKLOADS, RESERVING_ACTIVE_WORKLOADS, UNADMITTED_WORKLOADS, base_units,
+    free_ratio, number, share,
 };
 use crate::engine::Engine;
 
@@ -51,10 +51,7 @@ impl Engine {
         let Some(figures) = self.scheduler.cluster_queue_status(name) else { return };
         let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
         self.pending_gauges(name, &figures, counted.pending, out);
-        let (active, inadmissible) = self.scheduler.pending_classes(name).unwrap_or_default();
-        out.looked_at(self.scheduler.classes(name) / super::scrape::LIGHT);
-        out.add(PENDING_SCHEDULING_HASHES, &[name, "active"], number(active));
-        out.add(PENDING_SCHEDULING_HASHES, &[name, "inadmissible"], number(inadmissible));
+        self.class_gauges(name, &figures, out);
         out.add(RESERVING_ACTIVE_WORKLOADS, &[name], number(figures.reserving));
         if !self.custom.reads(SourceKind::Workload) {
             out.add(ADMITTED_ACTIVE_WORKLOADS, &[name], number(figures.admitted));
@@ -89,9 +86,7 @@ impl Engine {
         out: &mut Page<'_>,
     ) {
         let (namespace, name) = key;
-        if counted.finished > 0 {
-            out.add(LOCAL_QUEUE_FINISHED_WORKLOADS, &[name, namespace], number(counted.finished));
-        }
+        out.add(LOCAL_QUEUE_FINISHED_WORKLOADS, &[name, namespace], number(counted.finished));
         for ((queue, why, cause), n) in counted.unadmitted {
             let labels = [&**name, namespace, &queue, &why, &cause];
             out.add(LOCAL_QUEUE_UNADMITTED_WORKLOADS, &labels, number(n));
@@ -124,12 +119,9 @@ impl Engine {
     }
 
     /// The gauges of Workloads whose queue does not exist.
-    pub(super) fn gauges_of_no_queue(counted: OfQueue, out: &mut Page<'_>) {
+    pub(super) fn gauges_of_no_queue(counted: &OfQueue, out: &mut Page<'_>) {
         if counted.finished > 0 {
             out.add(FINISHED_WORKLOADS, &[""], number(counted.finished));
-        }
-        for ((why, cause), n) in counted.unadmitted {
-            out.add(UNADMITTED_WORKLOADS, &["", &why, &cause], number(n));
         }
     }
 }

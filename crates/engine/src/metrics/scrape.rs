@@ -157,7 +157,7 @@ impl Engine {
         let done = matches!(scrape.at, ScrapePosition::End) && page.looks < most;
         if done {
             if let Some(counted) = scrape.counts.queues.remove("") {
-                Self::gauges_of_no_queue(counted, &mut page);
+                Self::gauges_of_no_queue(&counted, &mut page);
             }
             page.add(OBJECTS_SET_ASIDE, &[], number(self.aside.len()));
         }

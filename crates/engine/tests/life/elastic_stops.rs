@@ -108,6 +108,34 @@ fn the_time_for_which_a_slice_waits_for_its_checks_is_time_of_the_one_before() {
 }
 
 #[test]
+fn every_slice_that_ends_is_counted_and_all_the_time_that_they_ran_is_measured_once() {
+    for (longest, measured) in [(None, 2), (Some(3_600), 1)] {
+        let mut c = Cluster::plain();
+        c.api.simple("5", &json!({}));
+        add(&mut c, "a", 3);
+        c.api.edit_job("a", |job| job.view.maximum_execution_time_seconds = longest);
+        c.settle();
+        c.advance(600);
+        scale(&mut c, 5);
+        c.advance(600);
+        c.api.finish_job("a", true);
+        c.settle();
+        for of in ["kueue", "kueue_local_queue"] {
+            let values = |metric: &str| {
+                let metric = format!("{of}_{metric}");
+                let seen = c.observed.iter().zip(&c.values).filter(|((name, _), _)| *name == metric);
+                seen.map(|(_, value)| *value).collect::<Vec<_>>()
+            };
+            assert_eq!(values("finished_workloads_total"), [1.0, 1.0], "{longest:?}");
+            let ran = values("execution_time_seconds");
+            let total: f64 = ran.iter().sum();
+            assert!((1_195.0..=1_210.0).contains(&total), "{longest:?}: {ran:?}");
+            assert_eq!(ran.len(), measured, "{longest:?}");
+        }
+    }
+}
+
+#[test]
 fn a_job_that_shrinks_while_it_waits_for_a_check_starts_with_fewer_pods() {
     let mut c = checked("5");
     add(&mut c, "a", 3);

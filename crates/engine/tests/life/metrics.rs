@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use sluice_api::gates::Gate;
 use sluice_engine::metrics::METRICS;
 use sluice_engine::metrics::names::{
     ADMISSION_CYCLE_PREEMPTION_SKIPS as SKIPS, CLUSTER_QUEUE_FREE_QUOTA_RATIO as FREE,
@@ -62,6 +63,41 @@ fn what_waits_is_counted_by_queue_and_resource() {
         gauges(&c, "cycle_preemption_skips"),
         BTreeMap::from([(r#"kueue_admission_cycle_preemption_skips["cq"]"#.to_owned(), 0.0)])
     );
+}
+
+#[test]
+fn what_is_held_or_about_to_get_quota_does_not_ask_for_any() {
+    let mut c = with(|_| {});
+    let of = |c: &Cluster, metric: &str| gauges(c, metric).into_values().collect::<Vec<_>>();
+    let lq = sluice_engine::ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq");
+    for (policy, asked) in [("Hold", 0.0), ("None", 12.0)] {
+        c.api.edit(&lq, &json!({"spec": {"stopPolicy": policy}}));
+        c.settle();
+        assert_eq!(of(&c, "resource_pending"), [asked], "{policy}");
+    }
+    c.slow = Some(Purpose::ReserveQuota);
+    c.api.add_job(job("team-a", "c", "lq", 1, "1"));
+    c.settle();
+    assert_eq!(of(&c, "cluster_queue_resource_reservation"), [2.0], "b and c");
+    assert_eq!(of(&c, "resource_pending"), [12.0]);
+}
+
+#[test]
+fn unadmitted_workloads_are_those_of_a_cluster_queue_that_are_not_being_deleted() {
+    let counted =
+        |c: &Cluster| gauges(c, "kueue_unadmitted_workloads").into_values().sum::<f64>().to_string();
+    let mut c = with(|_| {});
+    crate::unadmitted::workload(&mut c, "free", "elsewhere", &Value::Null);
+    c.settle();
+    assert_eq!(counted(&c), "2", "a and large");
+    let leaving = Api::workload_ref(&c.workload("a"));
+    c.api.edit(&leaving, &json!({"metadata": {"finalizers": ["example.com/other"]}}));
+    c.api.delete(&leaving);
+    c.settle();
+    assert_eq!(counted(&c), "1");
+    let gate = Gate::UnadmittedWorkloadsObservability;
+    let off = with(|config| config.gates = config.gates.with(gate, false));
+    assert_eq!(gauges(&off, "unadmitted_workloads"), BTreeMap::new());
 }
 
 #[test]
@@ -142,6 +178,25 @@ fn equivalent_workloads_count_as_one_scheduling_hash() {
             (r#"kueue_pending_scheduling_hashes["cq", "inadmissible"]"#.to_owned(), 2.0),
         ])
     );
+}
+
+#[test]
+fn in_a_queue_that_is_not_active_no_scheduling_hash_is_active() {
+    let mut c = with(|_| {});
+    let cq = sluice_engine::ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.edit(&cq, &json!({"spec": {"stopPolicy": "Hold"}}));
+    // One class has a member that was looked at and one that was not.
+    c.api.add_job(job("team-a", "twin", "lq", 2, "2"));
+    c.settle();
+    assert_eq!(
+        gauges(&c, "pending_scheduling_hashes"),
+        BTreeMap::from([
+            (r#"kueue_pending_scheduling_hashes["cq", "active"]"#.to_owned(), 0.0),
+            (r#"kueue_pending_scheduling_hashes["cq", "inadmissible"]"#.to_owned(), 2.0),
+        ])
+    );
+    let off = with(|config| config.gates = config.gates.with(Gate::SchedulingEquivalenceHashing, false));
+    assert_eq!(gauges(&off, "pending_scheduling_hashes"), BTreeMap::new());
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use sluice_api::gates::Gate;
 use sluice_core::{FairSharing, FairStrategy};
-use sluice_engine::{EngineConfig, Kind, ObjectRef};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster};
@@ -196,8 +197,10 @@ fn what_another_client_evicts_and_finishes_is_measured() {
     assert!(c.observed.contains(&latency), "{:?}", c.observed);
     set(&mut c, json!([reserved, admitted]), Some(&admission));
     set(&mut c, json!([reserved, admitted, condition("Finished", "True", "Succeeded")]), Some(&admission));
-    assert_eq!(times(&c, "kueue_execution_time_seconds"), 1);
-    assert_eq!(times(&c, "kueue_local_queue_execution_time_seconds"), 1);
+    for metric in ["execution_time_seconds", "finished_workloads_total"] {
+        assert_eq!(times(&c, &format!("kueue_{metric}")), 1, "{metric}");
+        assert_eq!(times(&c, &format!("kueue_local_queue_{metric}")), 1, "{metric}");
+    }
     assert_eq!(times(&c, "kueue_workload_eviction_latency_seconds"), 1);
 }
 
@@ -243,4 +246,66 @@ fn a_new_queue_has_its_zeros_from_the_beginning() {
     c.settle();
     assert_eq!(gauges(&c, "kueue_cluster_queue_resource_pending"), of([("cq,cpu", 0.0)]));
     assert_eq!(gauges(&c, "kueue_finished_workloads"), of([("cq", 0.0)]));
+    assert_eq!(gauges(&c, "kueue_local_queue_finished_workloads"), of([("lq,team-a", 0.0)]));
+}
+
+#[test]
+fn the_share_of_a_cohort_leaves_its_status_with_fair_sharing() {
+    let strategies = vec![FairStrategy::LessThanOrEqualToFinalShare];
+    let mut c = cluster(|config| config.fair_sharing = Some(FairSharing { strategies }));
+    c.api.flavor("default", &[]);
+    let team = c.api.put(Kind::Cohort, json!({"metadata": {"name": "team"}, "spec": {}}));
+    c.api.cluster_queue("cq", "default", "3", &json!({"cohortName": "team"}));
+    c.settle();
+    let share = |c: &Cluster| c.api.json(&team).unwrap()["status"]["fairSharing"].clone();
+    let status = (team.clone(), Purpose::QueueStatus);
+    let writes = |c: &Cluster| c.writes.iter().filter(|write| **write == status).count();
+    assert_eq!((share(&c)["weightedShare"].clone(), writes(&c)), (json!(0), 1));
+    c.config.fair_sharing = None;
+    for restart in ["first", "second"] {
+        c.restart();
+        c.settle();
+        c.advance(60);
+        assert_eq!((share(&c), writes(&c)), (Value::Null, 2), "{restart}");
+    }
+}
+
+#[test]
+fn without_their_gate_cohorts_have_no_series() {
+    for (on, counted) in [(true, 1), (false, 0)] {
+        let mut c = cluster(|config| config.gates = config.gates.with(Gate::MetricsForCohorts, on));
+        c.api.simple("3", &json!({"cohortName": "team"}));
+        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        c.settle();
+        assert!(!c.api.job("a").view.suspended);
+        assert_eq!(times(&c, "kueue_cohort_subtree_admitted_workloads_total"), counted);
+        assert_eq!(gauges(&c, "kueue_cohort_info").len(), counted);
+    }
+}
+
+#[test]
+fn a_wait_is_measured_from_the_last_of_several_preemptions() {
+    let mut c = cluster(|_| {});
+    c.api.priority_class("high", 10);
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.api.add_job(job("team-a", "low", "lq", 1, "1"));
+    c.settle();
+    for name in ["first", "second"] {
+        c.advance(3_600);
+        let mut high = job("team-a", name, "lq", 1, "1");
+        high.workload_priority_class = Some("high".to_owned());
+        c.api.add_job(high);
+        c.advance(5);
+        assert!(c.api.job("low").view.suspended, "{name}");
+        c.api.finish_job(name, true);
+        c.advance(5);
+        assert!(!c.api.job("low").view.suspended, "{name}");
+    }
+    for metric in ["quota_reserved_wait_time_seconds", "admission_wait_time_seconds"] {
+        for metric in [format!("kueue_{metric}"), format!("kueue_local_queue_{metric}")] {
+            let seen = c.observed.iter().zip(&c.values).filter(|((name, _), _)| *name == metric);
+            let waits: Vec<_> = seen.map(|(_, value)| *value).collect();
+            assert!(waits.len() == 5 && waits.iter().all(|wait| *wait < 60.0), "{metric}: {waits:?}");
+        }
+    }
 }

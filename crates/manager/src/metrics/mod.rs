@@ -141,6 +141,12 @@ pub const MASTER: Metric<1> = Metric::gauge(
     ["name"],
     "1 if this replica leads, by the name of the lease, else 0.",
 );
+/// Requests to the API server (client-go's name and labels).
+pub const REQUESTS: Metric<3> = Metric::counter(
+    "rest_client_requests_total",
+    ["code", "method", "host"],
+    "Requests to the API server, by the code of its answer (`<error>` if none came), method, and host.",
+);
 /// What this build is.
 pub const BUILD_INFO: Metric<6> = Metric::gauge(
     "kueue_build_info",
@@ -170,6 +176,7 @@ fn own_definitions() -> Vec<Definition> {
         JOURNAL_STORE_FAILURES.definition(),
         TRACES.definition(),
         MASTER.definition(),
+        REQUESTS.definition(),
         BUILD_INFO.definition(),
     ];
     definitions.extend(process::definitions());
@@ -217,7 +224,8 @@ mod tests {
             };
             assert_eq!(definition.shape, shape, "{name}");
             assert_eq!(definition.labels.join(","), labels, "{name}");
-            assert_eq!(definition.role, name != BUILD_INFO.name, "{name} and replica_role");
+            let bare = [BUILD_INFO.name, REQUESTS.name].contains(&name);
+            assert_eq!(definition.role, !bare, "{name} and replica_role");
         }
         let more: Vec<_> = own.into_keys().filter(|name| name.contains("kueue_")).collect();
         assert!(more.is_empty(), "the contract has no {more:?}");

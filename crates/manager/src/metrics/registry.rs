@@ -80,9 +80,13 @@ impl Sample {
     }
 }
 
-/// The queues and Cohorts that exist, with their custom labels: series of others are removed.
+/// The queues and Cohorts that exist, with their custom labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Existing(pub BTreeMap<ObjectRef, Vec<Arc<str>>>);
+
+/// Queues and Cohorts that were asked about, with their custom labels; `None` for those that do not exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts(pub BTreeMap<ObjectRef, Option<Vec<Arc<str>>>>);
 
 #[derive(Debug)]
 enum Vector {
@@ -202,10 +206,11 @@ impl Registry {
         }
     }
 
-    /// Removes counters and histograms of queues and cohorts that do not exist.
-    pub fn prune(&self, existing: &Existing) {
+    /// Removes the series of queues and Cohorts that do not exist, or have other custom labels. Series of those that were not asked about are kept:
+    /// one may have been made since.
+    pub fn prune(&self, verdicts: &Verdicts) {
         for family in self.families.values() {
-            family.retain(|labels| existing.has(&family.definition, labels));
+            family.retain(|labels| !verdicts.condemn(&family.definition, labels));
         }
     }
 
@@ -281,11 +286,23 @@ impl Existing {
     /// Whether the queue or Cohort that a series is about exists, and has these custom labels. Series about nothing of the kind are kept.
     fn has(&self, definition: &Definition, values: &[Arc<str>]) -> bool {
         let Some(object) = subject(&definition.labels, values) else { return true };
-        let Some(custom) = self.0.get(&object) else { return false };
-        let own = values.get(definition.labels.len()..).unwrap_or_default();
-        // The custom labels of its Workloads may follow. A metric without Workload labels has fewer.
-        own.iter().zip(custom).take(definition.custom.len()).all(|(a, b)| a == b)
+        self.0.get(&object).is_some_and(|custom| is_labelled(definition, values, custom))
     }
+}
+
+impl Verdicts {
+    /// Whether the queue or Cohort that a series is about does not exist, or has other custom labels.
+    fn condemn(&self, definition: &Definition, values: &[Arc<str>]) -> bool {
+        let object = subject(&definition.labels, values);
+        let Some(verdict) = object.and_then(|object| self.0.get(&object)) else { return false };
+        !verdict.as_ref().is_some_and(|custom| is_labelled(definition, values, custom))
+    }
+}
+
+/// Whether a series has these custom labels. Those of Workloads may follow; a metric without Workload labels has fewer.
+fn is_labelled(definition: &Definition, values: &[Arc<str>], custom: &[Arc<str>]) -> bool {
+    let own = values.get(definition.labels.len()..).unwrap_or_default();
+    own.iter().zip(custom).take(definition.custom.len()).all(|(a, b)| a == b)
 }
 
 /// The object of a series.
@@ -377,7 +394,9 @@ mod tests {
         reported.forget(&cluster_queue("gone"));
         reported.forget(&local_queue("gone"));
         let left = [cluster_queue("there"), local_queue("there")].map(|object| (object, Vec::new()));
-        pruned.prune(&Existing(BTreeMap::from(left)));
+        let doubtful = pruned.doubtful(&Existing(BTreeMap::from(left)));
+        assert_eq!(doubtful, [cluster_queue("gone"), local_queue("gone")]);
+        pruned.prune(&Verdicts(doubtful.into_iter().map(|object| (object, None)).collect()));
         for registry in [reported, pruned] {
             let text = registry.text();
             assert!(!text.contains("gone"), "{text}");
@@ -399,7 +418,11 @@ mod tests {
             registry.record(sample(metric, &labels, 1.0));
         }
         let queue = ObjectRef::namespaced(Kind::LocalQueue, "ns", "lq");
-        registry.prune(&Existing(BTreeMap::from([(queue.clone(), vec![Arc::from("new")])])));
+        let labels = vec![Arc::from("new")];
+        let existing = Existing(BTreeMap::from([(queue.clone(), labels.clone())]));
+        let doubtful = registry.doubtful(&existing);
+        assert_eq!(doubtful, std::slice::from_ref(&queue), "for the series with the old label");
+        registry.prune(&Verdicts(BTreeMap::from([(queue.clone(), Some(labels))])));
         let text = registry.text();
         assert!(!text.contains("old"), "{text}");
         let line =

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use futures::FutureExt;
 use sluice_api::config::CustomLabel;
+use sluice_client::requests::Requests;
 use sluice_client::version;
 use sluice_engine::Engine;
 use sluice_engine::input::{Kind, ObjectRef};
@@ -12,9 +13,11 @@ use sluice_engine::metrics::names::{CLUSTER_QUEUE_STATUS, COHORT_INFO, LOCAL_QUE
 use sluice_engine::metrics::{GaugeValue, METRICS, MetricKind, SCRAPE_PAGE, Scrape as EngineScrape};
 use tokio::sync::Mutex;
 
-use super::registry::{Definition, Existing, Registry, Role, Sample, Shape};
+use super::registry::{Definition, Existing, Registry, Role, Sample, Shape, Verdicts};
 use super::server::Scrape;
-use super::{BUILD_INFO, EVENTS_DROPPED, MASTER, WRITES_IN_FLIGHT, WRITES_LIMIT, WRITES_WAITING, process};
+use super::{
+    BUILD_INFO, EVENTS_DROPPED, MASTER, REQUESTS, WRITES_IN_FLIGHT, WRITES_LIMIT, WRITES_WAITING, process,
+};
 use crate::engine_thread::{Handle, PAGE};
 use crate::events::EventSink;
 use crate::writer::class::Class;
@@ -65,6 +68,8 @@ pub struct Scraper {
     pub events: Option<EventSink>,
     /// The writes in flight.
     pub traffic: Traffic,
+    /// The requests so far.
+    pub requests: Requests,
     /// The lease's name.
     pub lease: String,
     /// When the process started.
@@ -93,7 +98,8 @@ impl Scraper {
             let samples = blocking(move || samples(scrape)).await.unwrap_or_default();
             // An engine that was just rebuilt knows no queue before it has seen the queues again.
             if complete {
-                self.prune(existing(&samples)).await;
+                let doubtful = self.registry.doubtful(&existing(&samples));
+                self.prune(doubtful).await;
             }
             let registry = Arc::clone(&self.registry);
             blocking(move || registry.replace(&gauges(), samples)).await;
@@ -103,6 +109,7 @@ impl Scraper {
             &[
                 EVENTS_DROPPED.name,
                 MASTER.name,
+                REQUESTS.name,
                 BUILD_INFO.name,
                 WRITES_LIMIT.name,
                 WRITES_IN_FLIGHT.name,
@@ -114,10 +121,10 @@ impl Scraper {
         blocking(move || registry.text()).await.unwrap_or_default()
     }
 
-    /// Removes counters and histograms of deleted queues and Cohorts. If the scrape lacks one, the engine is asked once more: the object may have
-    /// been created, or got other labels, after the scrape had passed it.
-    async fn prune(&self, mut existing: Existing) {
-        let doubtful = self.registry.doubtful(&existing);
+    /// Removes counters and histograms of deleted queues and Cohorts, among those that the scrape lacks. The engine is asked once more: the object
+    /// may have been created, or got other labels, after the scrape had passed it.
+    async fn prune(&self, doubtful: Vec<ObjectRef>) {
+        let mut verdicts = Verdicts::default();
         for some in doubtful.chunks(PAGE) {
             let some = some.to_vec();
             let ask = self.engine.ask(move |engine| {
@@ -125,14 +132,9 @@ impl Scraper {
                 some.into_iter().zip(labels).collect::<Vec<_>>()
             });
             let Some(answers) = ask.await else { return };
-            for (object, labels) in answers {
-                match labels {
-                    Some(labels) => existing.0.insert(object, labels),
-                    None => existing.0.remove(&object),
-                };
-            }
+            verdicts.0.extend(answers);
         }
-        self.registry.prune(&existing);
+        self.registry.prune(&verdicts);
     }
 
     fn own(&self) -> Vec<Sample> {
@@ -158,6 +160,10 @@ impl Scraper {
             BUILD_INFO.sample(build.each_ref().map(String::as_str), 1.0),
         ];
         own.extend(waiting);
+        own.extend(self.requests.totals().into_iter().map(|((code, method), total)| {
+            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+            REQUESTS.sample([&code, &method, self.requests.host()], total)
+        }));
         own
     }
 }
@@ -202,6 +208,8 @@ fn existing(samples: &[Sample]) -> Existing {
 mod tests {
     use std::time::Duration;
 
+    use axum::http::{Method, StatusCode};
+    use kube::Config;
     use serde_json::json;
     use sluice_engine::input::{Input, Object};
     use sluice_engine::metrics::names::FINISHED_WORKLOADS_TOTAL;
@@ -236,6 +244,7 @@ mod tests {
             registry: Arc::new(Registry::new(super::super::definitions(&[]), role).unwrap()),
             events: None,
             traffic: Traffic::default(),
+            requests: Requests::of(&Config::new("https://10.0.0.1:443".parse().unwrap())),
             lease: "lease".to_owned(),
             started: SystemTime::now(),
             turn: Arc::default(),
@@ -272,9 +281,13 @@ mod tests {
         }
         // The scrape has one that was deleted meanwhile, too.
         let went = ObjectRef::cluster(Kind::ClusterQueue, "went");
-        scraper.prune(Existing([(went, Vec::new())].into())).await;
+        let doubtful = scraper.registry.doubtful(&Existing([(went, Vec::new())].into()));
+        // Something is counted for the first time in a queue while the engine is asked about others.
+        scraper.registry.record(Sample::of(FINISHED_WORKLOADS_TOTAL, &["newest", ""], 1.0));
+        scraper.prune(doubtful).await;
         let text = scraper.registry.text();
         assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("gone"), "{text}");
+        assert!(text.contains(r#"cluster_queue="newest""#), "{text}");
         // The next scrape does not have it.
         let text = scraper.scrape().await;
         assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("went"), "{text}");
@@ -307,6 +320,23 @@ mod tests {
             assert!(text.contains(&line), "{role:?}: {text}");
             scraper.engine.stop();
         }
+    }
+
+    #[tokio::test]
+    async fn requests_are_named_and_labelled_as_client_go_does() {
+        let scraper = scraper(Role::Leader);
+        for code in [Some(StatusCode::OK), Some(StatusCode::OK), None] {
+            scraper.requests.count(&Method::GET, code);
+        }
+        for _ in 0..2 {
+            let text = scraper.scrape().await;
+            for (code, total) in [("200", 2), ("<error>", 1)] {
+                let labels = format!(r#"{{code="{code}",host="10.0.0.1:443",method="GET"}}"#);
+                let line = format!("rest_client_requests_total{labels} {total}\n");
+                assert!(text.contains(&line), "{text}");
+            }
+        }
+        scraper.engine.stop();
     }
 
     #[test]

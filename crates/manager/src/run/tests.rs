@@ -100,6 +100,7 @@ fn start(server: &Arc<Server>) -> (Running, Stopper) {
         configuration,
         controllers,
         client,
+        requests: Requests::default(),
         stop,
         inject_panics: false,
         record: None,
