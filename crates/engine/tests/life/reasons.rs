@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
 
-use crate::contract::{ADMISSION, JOBS, Row, WORKLOADS, answer, check_with, cq, submit};
+use crate::contract::{ADMISSION, Row, WORKLOADS, answer, check_with, cq, submit};
 use crate::model::{Api, Cluster};
 use crate::waiting::{checked, gate};
 
