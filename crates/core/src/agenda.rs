@@ -19,8 +19,8 @@ pub(crate) struct Agenda {
     pub(crate) flush_later: BTreeSet<QueueId>,
     /// Flavors whose queues have to be flushed: freed nodes cause many events, and a flavor has many queues.
     pub(crate) flush_flavors: BTreeSet<FlavorId>,
-    /// Pairs that a queue of a tree borrowed more of, until the queues that may reclaim them were flushed.
-    pub(crate) borrowed: BTreeSet<(NodeId, FrId, QueueId)>,
+    /// Pairs that a queue or Cohort of a tree began to borrow, until the queues that may reclaim them were flushed.
+    pub(crate) began_to_borrow: BTreeSet<(NodeId, FrId)>,
     /// Inadmissible workloads that others keep from quota.
     pub(crate) kept_out: KeptOut,
     /// Backoffs.

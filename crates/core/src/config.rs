@@ -67,7 +67,7 @@ pub struct Gates {
     pub tas_failed_node_replacement_fail_fast: bool,
     /// Ours, `PreemptionLoopGuard`: end preemption that goes round in circles without a change from outside.
     pub preemption_loop_guard: bool,
-    /// Ours, `RequeueReclaimersOnBorrowing`: inadmissible workloads that may reclaim are tried again when others borrow more.
+    /// Ours, `RequeueReclaimersOnBorrowing`: inadmissible workloads that may reclaim are tried again when others begin to borrow.
     pub requeue_reclaimers_on_borrowing: bool,
     /// Ours, `AdmitOnlyFreeQuota`: the quota of a victim is not free for other heads before the victim is gone.
     pub admit_only_free_quota: bool,

@@ -155,7 +155,7 @@ gates! {
     PreemptionLoopGuard: Beta, true, "0.19", [], "end preemption loops that no outside change ends";
     Hotswap: Beta, true, "0.19", [], "move jobs off failing nodes, and evict lower priorities to make room";
     HotswapSlices: Beta, true, "0.19", [Gate::Hotswap, Gate::TASFailedNodeReplacement], "move the slice that lost its node before the whole job";
-    RequeueReclaimersOnBorrowing: Beta, true, "0.19", [], "requeue Workloads that may reclaim quota when others borrow more";
+    RequeueReclaimersOnBorrowing: Beta, true, "0.19", [], "requeue Workloads that may reclaim quota when others begin to borrow";
     AdmitOnlyFreeQuota: Beta, true, "0.19", [], "count the quota of a preempted Workload as free only when its pods are gone";
     TASKeepWholeDomains: Alpha, false, "0.19", [], "of equal domains take the one that leaves larger domains whole";
 }

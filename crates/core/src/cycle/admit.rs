@@ -81,7 +81,6 @@ impl Scheduler {
             },
         };
         self.reserve_quota(id, reservation);
-        self.note_borrowing(id, None);
         state.report.progress = true;
         let outcome = Outcome::Admitted { admission, required_checks, considered };
         state.report.entries.push(self.report(entry, outcome));

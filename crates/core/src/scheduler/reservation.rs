@@ -12,6 +12,7 @@ impl Scheduler {
     pub(crate) fn reserve_quota(&mut self, id: WorkloadId, reservation: QuotaReservation) {
         let key = self.world.workloads.candidate_key(id, reservation.reserved_at);
         let local = self.world.workloads.get(id).local;
+        self.note_borrowing(id, &reservation);
         let queue = &mut self.world.queues[reservation.queue.at()];
         if reservation.evicted { &mut queue.reservations.evicted } else { &mut queue.reservations.running }
             .insert(key);

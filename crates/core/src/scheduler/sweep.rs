@@ -105,7 +105,7 @@ impl Scheduler {
         for id in gone {
             self.world.lendable.forget(id);
             self.agenda.loops.outside_change(id);
-            self.agenda.borrowed.retain(|(node, ..)| *node != id);
+            self.agenda.began_to_borrow.retain(|(node, _)| *node != id);
         }
         for root in lost {
             self.world.lendable.rebuild(&self.world.forest, &self.world.names, root);
@@ -124,7 +124,7 @@ impl Scheduler {
         used.resources.extend(self.world.lendable.resources());
         used.pairs.extend(self.world.forest.pairs());
         used.pairs.extend(self.world.capacity.pairs());
-        used.pairs.extend(self.agenda.borrowed.iter().map(|(_, pair, _)| *pair));
+        used.pairs.extend(self.agenda.began_to_borrow.iter().map(|(_, pair)| *pair));
         for queue in &self.world.queues {
             for group in &queue.groups {
                 used.resources.extend(&group.covered);

@@ -1,8 +1,8 @@
-//! Reclaimers that are inadmissible when others borrow more (gate `RequeueReclaimersOnBorrowing`). Ours.
+//! Reclaimers that are inadmissible when others begin to borrow (gate `RequeueReclaimersOnBorrowing`). Ours.
 
 use crate::world::{World, cohort, cq, job, q, reference_gates};
-use sluice_core::PreemptionPolicy::{self, Any, LowerPriority, Never};
-use sluice_core::{FairSharing, Gates};
+use sluice_core::Gates;
+use sluice_core::PreemptionPolicy::{self, LowerPriority, Never};
 
 /// `a` may take from what is less important than `j`, but `c`, which borrows, is not, and `b` uses no more than its own.
 fn inadmissible(on: bool, policy: PreemptionPolicy) -> World {
@@ -53,7 +53,7 @@ fn a_reservation_that_another_program_wrote_wakes_them_too() {
 }
 
 #[test]
-fn they_are_tried_once_each_time_that_more_is_borrowed() {
+fn it_happens_once_for_each_time_that_a_queue_begins_to_borrow() {
     let mut w = inadmissible(true, LowerPriority);
     w.submit(job("high", "b").gpu(1).priority(5));
     w.cycle();
@@ -64,56 +64,7 @@ fn they_are_tried_once_each_time_that_more_is_borrowed() {
     assert_eq!(w.inadmissible("a"), ["big"]);
     w.submit(job("more", "b").gpu(1).priority(5));
     assert_eq!(w.cycle(), ["more admitted default"]);
-    assert_eq!(w.heap("a"), ["big"], "b borrowed before, and may now have victims that it had not");
-    assert_eq!(w.cycle(), ["big WaitingForQuota"]);
-    // A change of what holds quota is none of the quota.
-    w.running_since(job("more", "b").gpu(1).priority(5), "default", 9);
-    assert_eq!(w.inadmissible("a"), ["big"]);
-    assert!(!w.core.has_heads());
-}
-
-#[test]
-fn victims_that_a_queue_had_before_it_borrowed_enough_are_found() {
-    let gates = Gates { requeue_reclaimers_on_borrowing: true, ..reference_gates() };
-    let mut w = World::configured(|config| config.gates = gates);
-    w.cohort(cohort("co"));
-    w.cq(cq("a").cohort("co").quota(q(4)).reclaim(LowerPriority));
-    w.cq(cq("b").cohort("co").quota(q(2)));
-    w.cq(cq("c").cohort("co").quota(q(0)));
-    w.running(job("important", "c").gpu(2).priority(9), "default");
-    w.running(job("s2", "b").gpu(2).priority(-5), "default");
-    w.running(job("s1", "b").gpu(1).priority(-5), "default");
-    w.submit(job("h", "a").gpu(3).priority(1));
-    assert_eq!(w.cycle(), ["h WaitingForQuota"], "without s1 b uses its own quota");
-    assert_eq!(w.inadmissible("a"), ["h"]);
-    w.submit(job("guest", "b").gpu(1).priority(5));
-    assert_eq!(w.cycle(), ["guest admitted default"]);
-    assert_eq!(w.heap("a"), ["h"]);
-    let lines = w.cycle();
-    assert!(lines[0].contains("s1:InCohortReclamation") && lines[0].contains("s2:InCohortReclamation"));
-}
-
-#[test]
-fn under_fair_sharing_the_share_decides_whether_a_queue_is_woken() {
-    let gates = Gates { requeue_reclaimers_on_borrowing: true, ..reference_gates() };
-    let mut w = World::configured(|config| {
-        (config.gates, config.fair_sharing) = (gates, Some(FairSharing::default()));
-    });
-    w.cohort(cohort("co").quota(q(10)));
-    for queue in ["a", "b", "c"] {
-        w.cq(cq(queue).cohort("co").quota(q(0)).reclaim(Any));
-    }
-    w.running(job("own", "a").gpu(2), "default");
-    w.running(job("e", "b").gpu(5), "default");
-    w.submit(job("h", "a").gpu(4));
-    assert_eq!(w.cycle(), ["h WaitingForQuota"], "its share would be 600, and that of b is 500");
-    w.submit(job("small", "c").gpu(1));
-    assert_eq!(w.cycle(), ["small admitted default"]);
-    assert_eq!(w.inadmissible("a"), ["h"], "c has less than a");
-    w.submit(job("z", "b").gpu(2).priority(10));
-    assert_eq!(w.cycle(), ["z admitted default"]);
-    assert_eq!(w.heap("a"), ["h"], "b borrowed before");
-    assert_eq!(w.cycle(), ["h preempts e:InCohortFairSharing"]);
+    assert_eq!(w.inadmissible("a"), ["big"], "b borrowed before");
 }
 
 #[test]
