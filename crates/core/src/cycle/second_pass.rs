@@ -52,6 +52,12 @@ impl Scheduler {
         if !self.needs_second_pass(id) {
             return;
         }
+        if self.world.workloads.get(id).taken_in_cycle == self.cycle {
+            // An earlier head of this cycle preempts it. If it is not evicted after all, it has its turn later.
+            let iteration = entry.second_pass.unwrap_or_default();
+            self.agenda.second_passes.push(id, iteration, now);
+            return;
+        }
         let Some(topology) =
             self.world.workloads.get(id).reservation().and_then(|held| held.topology.clone())
         else {

@@ -125,9 +125,9 @@ impl Scheduler {
         {
             self.flush_around(was.queue);
         }
+        self.may_be_no_head(id, was);
         self.flush_freed(id, before, priority_changed);
         true
-        self.may_be_no_head(id, was);
     }
 
     /// Notifies the preemption-loop guard that something happened to a workload that no preemption caused: what it held back is tried again.
@@ -195,9 +195,9 @@ impl Scheduler {
         if let Some(was) = was {
             self.flush_around(was.queue);
         }
+        self.may_be_no_head(id, was);
     }
 
-        self.may_be_no_head(id, was);
     /// The write of an admission failed: forget what was assumed, and queue the workload again at once.
     pub fn admission_failed(&mut self, key: &WorkloadKey, now: Time) {
         self.refresh();

@@ -2,8 +2,8 @@
 
 use crate::world::{World, cohort, cq, job, n, node, q, topology};
 use sluice_core::{
-    AssignedDomain, FairSharing, FairStrategy, HOSTNAME, StopPolicy, TopologyAssignment, WorkloadKey,
-    WorkloadState,
+    AssignedDomain, FairSharing, FairStrategy, HOSTNAME, PreemptionPolicy, StopPolicy, TopologyAssignment,
+    WorkloadKey, WorkloadState,
 };
 
 const NOT_YET: &str = "no topology domains at level: kubernetes.io/hostname";
@@ -231,6 +231,21 @@ fn s6_15_11_under_fair_sharing_a_second_pass_does_not_wait_for_a_head_that_waits
         assert!(lines[1].starts_with("head WaitingFor"), "{lines:?}");
         assert_eq!(w.heap("a"), ["head"]);
     }
+}
+
+#[test]
+fn s6_15_11_under_fair_sharing_a_victim_of_an_earlier_head_has_no_second_pass() {
+    let mut w = with_topology(World::fair(&[FairStrategy::LessThanOrEqualToFinalShare]));
+    w.cq(cq("x").cohort("co").quota(q(1)).reclaim(PreemptionPolicy::Any));
+    w.cq(cq("a").cohort("co").quota(q(0)));
+    room(&mut w, "h1", 1);
+    fails(&mut w, 1, &[("h1", 1)], "h1");
+    room(&mut w, "h2", 1);
+    w.submit(job("head", "x").gpu(1).priority(5));
+    w.submit(job("waits", "a").gpu(1));
+    let lines = w.cycle();
+    assert_eq!(lines[0], "head preempts p:InCohortReclamation");
+    assert!(!lines.iter().any(|line| line.starts_with("p ")), "{lines:?}");
 }
 
 #[test]
