@@ -16,6 +16,11 @@ const SAME: u32 = 2;
 /// The shortest time between two looks at a namespace: one look serves all of its Workloads that wait.
 const AT_MOST: SignedDuration = SignedDuration::from_secs(1);
 
+/// The pause after a look that found pods which are being deleted, after `times` in a row before it.
+pub(crate) fn pause(times: u32) -> SignedDuration {
+    SignedDuration::from_millis(AGAIN.doubled(times / SAME))
+}
+
 /// The pods of one Workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftBehind {
@@ -85,8 +90,7 @@ impl PodSearches {
         if joined_since {
             return self.joined(now);
         }
-        let wait = SignedDuration::from_millis(AGAIN.doubled(self.times / SAME));
-        self.next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.next = now.checked_add(pause(self.times)).unwrap_or(Timestamp::MAX);
         self.times = self.times.saturating_add(1);
     }
 }

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backoff::Backoff;
+use crate::left_behind;
 use crate::retry::Retry;
 
 /// How long a controller has to show that it has seen a stop: about the longest time for which quota is kept for a silent controller, and the default
@@ -55,6 +56,8 @@ pub(crate) struct Outlived {
     pub(crate) until: Timestamp,
     /// How often it was looked at in vain.
     times: u32,
+    /// How often in a row all that was left was being deleted.
+    leaving: u32,
     /// Whether its running pods are being deleted.
     ends: bool,
     /// Whether there are none.
@@ -68,19 +71,25 @@ impl Outlived {
     pub(crate) fn since(now: Timestamp) -> Self {
         let patience = SignedDuration::from_secs(PATIENCE_SECONDS);
         let until = now.checked_add(patience).unwrap_or(Timestamp::MAX);
-        Self { next: now, until, times: 0, ends: false, is_over: false, retry: Retry::default() }
+        Self { next: now, until, times: 0, leaving: 0, ends: false, is_over: false, retry: Retry::default() }
     }
 
-    /// Looks again, later each time, and at the end of their time.
-    pub(crate) fn again(&mut self, now: Timestamp) {
+    /// Looks again, later each time, and at the end of their time. Pods that are all being deleted are soon gone, as those of a stop are.
+    pub(crate) fn again(&mut self, going_on: u32, now: Timestamp) {
         if self.until <= now && !std::mem::replace(&mut self.ends, true) {
             // They should be gone soon.
             self.times = 0;
         }
-        let wait = SignedDuration::from_millis(AGAIN.doubled(self.times));
+        let wait = if going_on == 0 {
+            self.leaving = self.leaving.saturating_add(1);
+            left_behind::pause(self.leaving - 1)
+        } else {
+            self.leaving = 0;
+            self.times = self.times.saturating_add(1);
+            SignedDuration::from_millis(AGAIN.doubled(self.times - 1))
+        };
         let next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         self.next = if self.until > now { next.min(self.until) } else { next };
-        self.times = self.times.saturating_add(1);
         self.retry = Retry::default();
     }
 }

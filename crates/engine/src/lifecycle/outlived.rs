@@ -84,7 +84,7 @@ impl Engine {
                 // On a lost node a pod never ends.
                 known.is_over = going_on == 0 && usize::try_from(leaving).is_ok_and(|pods| pods <= stuck);
                 let ended = if known.until <= now { going_on } else { 0 };
-                known.again(now);
+                known.again(going_on, now);
                 if ended > 0 {
                     self.report_outlived(key, view, ended);
                 }

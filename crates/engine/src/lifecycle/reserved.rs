@@ -29,12 +29,13 @@ impl Engine {
             self.end_backoff(key);
             return;
         }
-        // No nodes are requested, and nothing is admitted, in a queue that stopped while its checks were asked. A reservation that another client made
-        // without any is respected wherever it is.
+        // No nodes are requested, and nothing is admitted, in a queue that stopped while its checks were asked, also if it needs none of them any more.
+        // A reservation that another client made without any is respected wherever it is.
         let stopped = self.why_not_here(key);
+        let admits = stopped.is_none() || self.waits_for_no_check(key);
         let _ = self.revoke_reservation(key)
             || stopped.is_none() && self.reconcile_provisioning(key)
-            || self.reconcile_checks(key, stopped.is_none() || self.waits_for_no_check(key))
+            || if admits { self.reconcile_checks(key) } else { self.apply_check_states(key) }
             || self.reconcile_stop(key, stopped)
             || self.reconcile_nodes(key)
             || self.reconcile_deadlines(key);
@@ -160,9 +161,9 @@ impl Engine {
         self.patch_workload(key, Purpose::UpdateWorkload, body, Vec::new());
     }
 
-    /// Two-phase admission (docs/reference/06-algorithm.md 6.10), where its queue `admits`; says whether it wrote. What is admitted stays so: a check
-    /// that is added then, or is Pending again, can only have it evicted.
-    fn reconcile_checks(&mut self, key: &WorkloadKey, admits: bool) -> bool {
+    /// Two-phase admission (docs/reference/06-algorithm.md 6.10); says whether it wrote. What is admitted stays so: a check that is added then, or is
+    /// Pending again, can only have it evicted.
+    fn reconcile_checks(&mut self, key: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[key];
         let (object, mut next) = (&entry.object, entry.status().clone());
         let at = self.at(object);
@@ -182,7 +183,7 @@ impl Engine {
         if self.apply_check_states(key) {
             return true;
         }
-        if admits && !is(&next, Type::Admitted) && transition::admit_if_ready(&mut next, at) {
+        if !is(&next, Type::Admitted) && transition::admit_if_ready(&mut next, at) {
             self.carry_time_over(key, &mut next);
             let then =
                 if is(&next, Type::Admitted) { self.report_admitted(key, &next, None) } else { Vec::new() };

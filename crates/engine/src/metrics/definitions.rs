@@ -147,11 +147,11 @@ metrics! {
     WORKLOAD_CREATION_LATENCY = "kueue_workload_creation_latency_seconds" HistogramLatency ["job_kind"];
     /// Seconds from the admission of a workload until a scheduling gate is off a pod of it, by the name of the gate, and by whether the pod is one of a group.
     POD_SCHEDULING_GATE_REMOVAL_SECONDS = "kueue_pod_scheduling_gate_removal_seconds" HistogramDefault ["name", "cluster_queue", "is_group"];
-    /// Workloads that were admitted by a ClusterQueue below a Cohort.
+    /// Workloads that were admitted by a ClusterQueue below a Cohort. Absent without the gate MetricsForCohorts.
     COHORT_SUBTREE_ADMITTED_WORKLOADS_TOTAL = "kueue_cohort_subtree_admitted_workloads_total" Counter ["cohort", "priority_class"];
     /// Workloads that wait in a ClusterQueue: active ones are tried in the next cycles, inadmissible ones after a change that could help them.
     PENDING_WORKLOADS = "kueue_pending_workloads" Gauge ["cluster_queue", "status"];
-    /// Equivalence classes of the workloads that wait in a ClusterQueue, by status: workloads of one class ask for the same.
+    /// Equivalence classes of the workloads that wait in a ClusterQueue, by status: workloads of one class ask for the same. Absent without the gate SchedulingEquivalenceHashing.
     PENDING_SCHEDULING_HASHES = "kueue_pending_scheduling_hashes" Gauge ["cluster_queue", "status"];
     /// Workloads that wait in a LocalQueue: active ones are tried in the next cycles, inadmissible ones after a change that could help them.
     LOCAL_QUEUE_PENDING_WORKLOADS = "kueue_local_queue_pending_workloads" Gauge ["name", "namespace", "status"];
@@ -171,9 +171,9 @@ metrics! {
     CLUSTER_QUEUE_STATUS = "kueue_cluster_queue_status" Gauge ["cluster_queue", "status"];
     /// 1 for the value that the condition Active of a LocalQueue has, else 0.
     LOCAL_QUEUE_STATUS = "kueue_local_queue_status" Gauge ["name", "namespace", "active"];
-    /// Workloads of a ClusterQueue that are not admitted, by the reason of their condition Admitted and the reason of QuotaReserved.
+    /// Workloads of a ClusterQueue that are not admitted, by the reason of their condition Admitted and the reason of QuotaReserved. Absent without the gate UnadmittedWorkloadsObservability.
     UNADMITTED_WORKLOADS = "kueue_unadmitted_workloads" Gauge ["cluster_queue", "reason", "underlying_cause"];
-    /// Workloads of a LocalQueue that are not admitted, by the reason of their condition Admitted and the reason of QuotaReserved.
+    /// Workloads of a LocalQueue that are not admitted, by the reason of their condition Admitted and the reason of QuotaReserved. Absent without the gate UnadmittedWorkloadsObservability.
     LOCAL_QUEUE_UNADMITTED_WORKLOADS = "kueue_local_queue_unadmitted_workloads" Gauge ["name", "namespace", "cluster_queue", "reason", "underlying_cause"];
     /// Quota of a ClusterQueue that workloads hold, admitted or not, by flavor and resource.
     CLUSTER_QUEUE_RESOURCE_RESERVATION = "kueue_cluster_queue_resource_reservation" Gauge ["cohort", "cluster_queue", "flavor", "resource"];
@@ -195,17 +195,17 @@ metrics! {
     LOCAL_QUEUE_RESOURCE_USAGE = "kueue_local_queue_resource_usage" Gauge ["name", "namespace", "flavor", "resource"];
     /// Past usage of a LocalQueue, by which admission fair sharing orders the LocalQueues of a ClusterQueue.
     LOCAL_QUEUE_ADMISSION_FAIR_SHARING_USAGE = "kueue_local_queue_admission_fair_sharing_usage" Gauge ["name", "namespace", "cluster_queue"];
-    /// Share of a Cohort for fair sharing: its largest use above its quota, per mille of what its parent lends, divided by its weight; NaN if it borrows with weight 0.
+    /// Share of a Cohort for fair sharing: its largest use above its quota, per mille of what its parent lends, divided by its weight; NaN if it borrows with weight 0. Absent without the gate MetricsForCohorts.
     COHORT_WEIGHTED_SHARE = "kueue_cohort_weighted_share" Gauge ["cohort"];
-    /// Quota of a Cohort with all that the ClusterQueues and Cohorts below it share, by flavor and resource.
+    /// Quota of a Cohort with all that the ClusterQueues and Cohorts below it share, by flavor and resource. Absent without the gate MetricsForCohorts.
     COHORT_SUBTREE_QUOTA = "kueue_cohort_subtree_quota" Gauge ["cohort", "flavor", "resource"];
-    /// Quota that workloads of all ClusterQueues below a Cohort hold, by flavor and resource.
+    /// Quota that workloads of all ClusterQueues below a Cohort hold, by flavor and resource. Absent without the gate MetricsForCohorts.
     COHORT_SUBTREE_RESOURCE_RESERVATIONS = "kueue_cohort_subtree_resource_reservations" Gauge ["cohort", "flavor", "resource"];
-    /// Workloads of all ClusterQueues below a Cohort that are admitted and not finished.
+    /// Workloads of all ClusterQueues below a Cohort that are admitted and not finished. Absent without the gate MetricsForCohorts.
     COHORT_SUBTREE_ADMITTED_ACTIVE_WORKLOADS = "kueue_cohort_subtree_admitted_active_workloads" Gauge ["cohort"];
-    /// Quota held below a Cohort that counts against kueue_cohort_subtree_quota, by flavor and resource: reservations without what a lending limit keeps in a ClusterQueue.
+    /// Quota held below a Cohort that counts against kueue_cohort_subtree_quota, by flavor and resource: reservations without what a lending limit keeps in a ClusterQueue. Absent without the gate MetricsForCohorts.
     COHORT_SUBTREE_USAGE = "sluice_cohort_subtree_usage" Gauge ["cohort", "flavor", "resource"];
-    /// Always 1; the labels name the parent and the root of a Cohort.
+    /// Always 1; the labels name the parent and the root of a Cohort. Absent without the gate MetricsForCohorts.
     COHORT_INFO = "kueue_cohort_info" Gauge ["cohort", "parent_cohort", "root_cohort"];
     /// Part of its quota, with what it may borrow, that a ClusterQueue has free, from 0 to 1, for the resource with the least free.
     CLUSTER_QUEUE_FREE_QUOTA_RATIO = "sluice_cluster_queue_free_quota_ratio" Gauge ["cluster_queue"];

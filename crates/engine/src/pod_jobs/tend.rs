@@ -37,9 +37,12 @@ impl Engine {
         }
         let over = view.finished.is_some() && entry.is_none();
         let Some(group) = &job.group else { return over && self.release_pods(key) };
-        // Pods that were all deleted are not replaced, unless an eviction deleted them.
-        let evicted = entry.is_some_and(|entry| is(entry.status(), Type::Evicted));
-        if over || job.pods.is_leaving() && !evicted {
+        // Pods that were all deleted are not replaced, unless an eviction deleted them: those that still waited were deleted by their user.
+        let by_eviction = || {
+            let evicted = entry.is_some_and(|entry| is(entry.status(), Type::Evicted));
+            evicted && job.pods.members().any(|member| !member.gated)
+        };
+        if over || job.pods.is_leaving() && !by_eviction() {
             return self.release_pods(key);
         }
         let Some(entry) = entry else {

@@ -26,7 +26,8 @@ use crate::world::{JobKey, WorkloadEntry, workload_ref};
 pub(super) fn waits_for_others(job: &PodJob, group: &str, entry: &WorkloadEntry) -> bool {
     let status = entry.status();
     let is_at_rest = entry.decision.is_none() && entry.object.spec.active;
-    if !is_at_rest || reserved(status) || is(status, Type::Evicted) {
+    // Pods of the run that an eviction ended may still be there.
+    if !is_at_rest || reserved(status) || is(status, Type::Evicted) && !job.pods.only_waits() {
         return false;
     }
     let Ok(composed) = job.pods.compose(group) else { return false };

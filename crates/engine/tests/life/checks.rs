@@ -215,6 +215,18 @@ fn a_held_queue_takes_the_quota_of_what_still_waits_for_its_checks() {
 }
 
 #[test]
+fn a_queue_that_stops_and_drops_its_checks_admits_nothing_that_waited_for_them() {
+    let (mut c, _) = waiting();
+    let change = json!({"spec": {"stopPolicy": "Hold", "admissionChecksStrategy": null}});
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &change);
+    c.settle();
+    let w = c.workload("a");
+    assert_eq!(condition(&w, "QuotaReserved"), "False");
+    assert_eq!(c.written(Purpose::Admit), 0);
+    assert!(c.api.job("a").view.suspended);
+}
+
+#[test]
 fn a_late_answer_of_a_check_does_not_keep_a_waiting_workload_out_of_its_queue() {
     let (mut c, workload) = waiting();
     let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::model::Cluster;
 use crate::model::pods::{member, pod};
+use crate::model::{Api, Cluster, condition};
 use crate::plain_pods::bed;
 use crate::pod_groups::{add, free, run};
 
@@ -94,4 +94,37 @@ fn the_number_of_pods_of_a_group_that_waits_may_change() {
     assert_eq!(sets(&c), [("main".to_owned(), 3)]);
     first_ends(&mut c);
     assert_eq!(free(&c), ["p0", "p1", "q"]);
+}
+
+#[test]
+fn replacements_of_an_evicted_group_may_have_other_shapes() {
+    let mut c = bed("3");
+    add(&mut c, "p", 3, 3);
+    run(&mut c, "Running");
+    preempt(&mut c);
+    assert!(c.api.is_free("high"));
+    add(&mut c, "r", 2, 3);
+    c.api.add_pod(member("q", "g", 3, "other"));
+    c.settle();
+    assert_eq!(sets(&c), [("main".to_owned(), 2), ("other".to_owned(), 1)]);
+    c.api.run_pod("high", "Succeeded");
+    c.settle();
+    assert_eq!(free(&c), ["q", "r0", "r1"]);
+}
+
+#[test]
+fn a_group_that_was_evicted_while_it_waited_can_be_deleted() {
+    let mut c = waiting(2);
+    let all = c.api.workloads();
+    let own = all.iter().find(|workload| workload.metadata.name.as_deref() == Some("g")).unwrap();
+    let own = Api::workload_ref(own);
+    c.api.edit(&own, &json!({"spec": {"active": false}}));
+    c.settle();
+    let is_evicted = |c: &Cluster| c.api.workloads().iter().any(|w| condition(w, "Evicted") == "True");
+    assert!(is_evicted(&c));
+    c.api.delete_queued_pod("p0");
+    c.api.delete_queued_pod("p1");
+    c.settle();
+    assert_eq!(c.api.pods(), ["first"]);
+    assert!(c.api.json(&own).is_none());
 }

@@ -102,9 +102,8 @@ fn the_pods_of_an_ended_application_keep_its_quota() {
     assert!(finished(&c) && !c.api.job("next").view.suspended);
 }
 
-/// With `cleanPodPolicy: All` the operators ask for the deletion of the pods, and count none of them from then on.
-#[test]
-fn pods_that_the_controller_deletes_at_the_end_hold_their_quota_until_they_are_gone() {
+/// A PyTorchJob that ended, and whose pods are being deleted, in a queue with room for it alone. Returns its UID, too.
+fn leaves_terminating() -> (Cluster, std::sync::Arc<str>) {
     let mut c = Cluster::plain();
     c.config.longest_termination = Some(jiff::SignedDuration::from_mins(10));
     c.restart();
@@ -119,7 +118,15 @@ fn pods_that_the_controller_deletes_at_the_end_hold_their_quota_until_they_are_g
     let uid = c.api.job("mpi").view.job.uid.clone();
     c.api.ending_pods.insert(uid.clone());
     c.api.finish_job("mpi", true);
-    c.advance(600);
+    c.settle();
+    (c, uid)
+}
+
+/// With `cleanPodPolicy: All` the operators ask for the deletion of the pods, and count none of them from then on.
+#[test]
+fn pods_that_the_controller_deletes_at_the_end_hold_their_quota_until_they_are_gone() {
+    let (mut c, uid) = leaves_terminating();
+    c.advance(599);
     assert!(!finished(&c) && c.api.job("next").view.suspended);
     assert!(c.api.hurried.is_empty(), "they may take so long");
     c.advance(40);
@@ -128,6 +135,19 @@ fn pods_that_the_controller_deletes_at_the_end_hold_their_quota_until_they_are_g
     c.api.ending_pods.clear();
     c.advance(31);
     assert!(finished(&c) && !c.api.job("next").view.suspended);
+}
+
+#[test]
+fn pods_that_were_being_deleted_at_the_end_give_the_quota_back_soon_after_they_are_gone() {
+    for (grace, soon) in [(2, 2), (120, 31), (190, 31)] {
+        let (mut c, _) = leaves_terminating();
+        c.advance(grace);
+        assert!(!finished(&c) && c.api.job("next").view.suspended, "{grace}");
+        c.api.ending_pods.clear();
+        c.api.edit_job("mpi", |job| job.stopping_pods = false);
+        c.advance(soon);
+        assert!(finished(&c) && !c.api.job("next").view.suspended, "{grace}");
+    }
 }
 
 #[test]

@@ -208,6 +208,11 @@ impl Group {
         self.present == 0
     }
 
+    /// Whether all pods that have not ended wait for admission.
+    pub fn only_waits(&self) -> bool {
+        self.unended == self.gated.len()
+    }
+
     /// The counters from a pass over all pods: equal, if nothing went wrong.
     #[must_use]
     pub fn recounted(&self) -> Self {
