@@ -176,7 +176,18 @@ fn proxy_url(file: &Kubeconfig) -> Option<String> {
 /// # Errors
 /// When it runs in none.
 pub fn in_cluster() -> Result<Config, ClientError> {
-    Config::incluster().map(patient).map_err(|error| ClientError::InCluster(Box::new(error)))
+    let mut config = Config::incluster().map_err(|error| ClientError::InCluster(Box::new(error)))?;
+    config.cluster_url = with_port(config.cluster_url);
+    Ok(patient(config))
+}
+
+/// The address with its port, also if that is the usual one: metrics name the API server so, as those of client-go in a pod do.
+fn with_port(url: http::Uri) -> http::Uri {
+    let Some(authority) = url.authority().filter(|authority| authority.port().is_none()) else { return url };
+    let authority = format!("{authority}:443");
+    let mut parts = url.clone().into_parts();
+    parts.authority = authority.parse().ok();
+    http::Uri::from_parts(parts).unwrap_or(url)
 }
 
 /// Callers decide which requests to repeat and when: the client itself would retry up to 15 times over minutes, writes included.
@@ -250,5 +261,17 @@ contexts:
     async fn a_program_with_a_given_place_does_not_look_elsewhere() {
         let error = connection(Some(Path::new("/nowhere/config"))).await.unwrap_err();
         assert_eq!(error.to_string(), "reading the kubeconfig /nowhere/config");
+    }
+
+    #[test]
+    fn the_address_of_a_pods_api_server_names_its_port() {
+        for (url, with) in [
+            ("https://10.96.0.1/", "10.96.0.1:443"),
+            ("https://[fd00::1]", "[fd00::1]:443"),
+            ("https://10.96.0.1:6443/", "10.96.0.1:6443"),
+        ] {
+            let config = Config::new(with_port(url.parse().unwrap()));
+            assert_eq!(Requests::of(&config).host(), with);
+        }
     }
 }

@@ -8,8 +8,11 @@
 
 use std::time::{Duration, Instant};
 
+/// The most in flight.
+pub const HIGHEST: usize = 64;
 /// The least and the most in flight.
-const BOUNDS: (f64, f64) = (2.0, 64.0);
+#[expect(clippy::cast_precision_loss, reason = "a small number")]
+const BOUNDS: (f64, f64) = (2.0, HIGHEST as f64);
 /// The limit at the beginning.
 const FIRST: f64 = 8.0;
 /// With fewer that only wait, the limit goes up; with more, it goes down.
@@ -93,7 +96,7 @@ impl Limit {
 
     /// A request was answered at this time after `latency`, while this number was in flight.
     pub fn answered(&mut self, now: Instant, latency: Duration, in_flight: usize) {
-        self.heard(now);
+        self.recover(now);
         let is_over = self.probes.map(|since| now.saturating_duration_since(since) >= PROBE);
         if is_over.is_some() && in_flight > self.get() {
             // Requests that were sent before the limit was lowered for measuring do not show the shortest latency.
@@ -113,6 +116,18 @@ impl Limit {
 
     /// The server answered a request, whatever came of that: it is there again.
     pub fn heard(&mut self, now: Instant) {
+        self.recover(now);
+        // A look at the shortest mean ends, also if nothing can be measured any more.
+        if self.probes.is_some_and(|since| now.saturating_duration_since(since) >= PROBE) {
+            if self.window.0 >= FEW {
+                self.close(now);
+            } else {
+                (self.probes, self.window) = (None, (0, 0.0, 0));
+            }
+        }
+    }
+
+    fn recover(&mut self, now: Instant) {
         let is_quiet = self.is_quiet(now);
         let Some(Recovery { to, answers, since }) = &mut self.recovery else { return };
         *answers += 1;
@@ -347,6 +362,12 @@ mod tests {
             limit.answered(now + STEP * half, Duration::from_millis(24), few);
         }
         assert_eq!((limit.get(), limit.mean()), (64, Duration::from_millis(24)));
+        // All else is missing or was changed meanwhile.
+        let (Server { mut limit, now }, few) = looking();
+        limit.heard(now + STEP);
+        assert_eq!(limit.get(), few);
+        limit.heard(now + STEP * 2);
+        assert_eq!(limit.get(), 64);
         // It is refused.
         let (Server { mut limit, now }, _) = looking();
         limit.refused(now);

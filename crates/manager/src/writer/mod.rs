@@ -44,8 +44,9 @@ use sending::{Pace, Sending, persist};
 use suspects::Patience;
 use traffic::Pausing;
 
-/// How many writes are sent or pause before a retry at most, beside those that hang and give their slots to others.
-const MOST: usize = 64;
+/// How many writes are sent or pause before a retry at most, beside those that hang and give their slots to others: a quarter more than the highest
+/// limit, so that it can be found out whether all of them hang.
+const MOST: usize = limit::HIGHEST + limit::HIGHEST / 4;
 /// This number of writes that wait in turn for a large answer does not count, either: there are many when many jobs end at once.
 const MOST_IN_TURN: usize = 1000;
 
@@ -259,9 +260,8 @@ async fn pool(
             if token_at.is_some() {
                 break;
             }
-            let idle_reports = paused + free.hanging_reports;
             let alone = running.len() == reports && !lanes.has_waiting_up_to(Class::Ends);
-            let last = last_class(reports.saturating_sub(idle_reports), alone, traffic.limit());
+            let last = last_class(reports.saturating_sub(free.idle_reports), alone, traffic.limit());
             let next = pending.next(&mut free, &mut lanes, (now, started.elapsed()), last);
             let Some(Next { object, class, item: (generation, request), patience }) = next else { break };
             reserved = None;
@@ -272,7 +272,6 @@ async fn pool(
             let sending = Sending::new(server, rate, object.kind, generation, first.subscribe(), suspect);
             pending.insert(object.clone(), class, patience, sending.under_way());
             let (poison, intake) = (Arc::clone(&answering.poison), answering.intake.clone());
-            let traffic = traffic.clone();
             let meter = Arc::clone(&answering.meter);
             #[expect(
                 clippy::disallowed_methods,
@@ -293,7 +292,7 @@ async fn pool(
                 let (place, pausing) = if let Some(place) = place.as_mut().now_or_never() {
                     (place, None)
                 } else {
-                    let pausing = traffic.pause();
+                    let pausing = sending.pause();
                     (place.await, Some(pausing))
                 };
                 Done { object, class, generation, id: request.id, answer, document, place, pausing }
@@ -325,7 +324,11 @@ async fn pool(
                         (answering.answers)(generation, id, withdrawn, None, Slot::default());
                     }
                 }
-                Some(Order::Forget) => lanes.forget_waiting(),
+                Some(Order::Forget) => {
+                    // Writes in progress send no further request, and what the engine still emits is not sent.
+                    first.send_replace(current + 1);
+                    lanes.forget_waiting();
+                }
                 Some(Order::Abandon) => {
                     first.send_replace(current + 1);
                     lanes = Lanes::default();

@@ -7,7 +7,7 @@ use sluice_engine::input::ObjectRef;
 
 use super::class::Class;
 use super::lanes::{Key as _, Lanes};
-use super::sending::{Progress, UnderWay};
+use super::sending::{Outcome, Progress, UnderWay};
 use super::suspects::{Group, Patience, Suspects};
 use super::traffic::{Reviewed, Traffic};
 
@@ -17,6 +17,8 @@ struct PendingWrite {
     class: Class,
     patience: Patience,
     under_way: UnderWay,
+    /// When the request was sent of whose soon answer the suspects know.
+    learned: Option<Instant>,
 }
 
 /// A write that goes next.
@@ -55,8 +57,8 @@ pub struct FreePlaces {
     pub sent: usize,
     /// How many of them leave their places to others, because they are where writes hang.
     pub hanging: usize,
-    /// How many reports are where writes hang.
-    pub hanging_reports: usize,
+    /// How many reports pause, or are where writes hang: these keep no other report waiting.
+    pub idle_reports: usize,
     /// When to look again.
     pub again: Option<Instant>,
     /// How many more writes may be sent where writes hang.
@@ -74,15 +76,28 @@ pub struct FreePlaces {
 impl PendingWrites {
     /// A write is under way.
     pub fn insert(&mut self, object: ObjectRef, class: Class, patience: Patience, under_way: UnderWay) {
-        self.writes.insert(object, PendingWrite { class, patience, under_way });
+        self.writes.insert(object, PendingWrite { class, patience, under_way, learned: None });
     }
 
     /// The write has ended.
     pub fn remove(&mut self, object: &ObjectRef, now: Instant) {
         let Some(write) = self.writes.remove(object) else { return };
         let last = write.under_way.progress.borrow().last;
-        if let Some(request) = last {
+        if let Some(request) = last.filter(|request| write.learned != Some(request.sent)) {
             self.suspects.learn(&object.group(), request, write.patience, now);
+        }
+    }
+
+    /// Learns of soon answers of writes that did not end yet, for instance because their answers wait for the engine: what they overtook counts as
+    /// hanging from the same moment on.
+    fn learn_of_answers(&mut self, now: Instant) {
+        for (object, write) in &mut self.writes {
+            let Progress { since: None, last: Some(request), .. } = write.progress() else { continue };
+            let is_soon = request.outcome == Outcome::Soon && !request.reads;
+            if is_soon && write.learned != Some(request.sent) {
+                write.learned = Some(request.sent);
+                self.suspects.learn(&object.group(), request, write.patience, now);
+            }
         }
     }
 
@@ -93,13 +108,14 @@ impl PendingWrites {
 
     /// How many more writes may be sent now, while `paused` of those in progress pause.
     ///
-    /// A request hangs if it has been in progress for long and a later write that the same webhooks review was answered soon. For a group with a
+    /// A request hangs if it has been in progress for long and a later write that shows it (see [`Reviewed`]) was answered soon. For a group with a
     /// hanging request, one write at a time is sent until one is answered soon, and all such groups together take a quarter of the slots; writes
     /// beyond that give their slots to others when it turns out, and are given up soon. If all others take long, it is not known whether they hang or
     /// the server is slow: a few more are sent to find that out, first of the group whose last answer is newest, among those that show it.
     pub fn free_places(&mut self, now: Instant, paused: usize, traffic: &Traffic) -> FreePlaces {
         let (limit, long_from, short) = (traffic.limit(), traffic.long(), traffic.short());
         let share = (limit / 4).max(1);
+        self.learn_of_answers(now);
         let sent = self.writes.len().saturating_sub(paused);
         let (mut long, mut hanging, mut again) = (BTreeSet::new(), Vec::new(), None);
         let mut look_again = |at: Instant| again = again.into_iter().chain([at]).min();
@@ -116,14 +132,16 @@ impl PendingWrites {
                 began => look_again(began.unwrap_or(now) + long_from),
             }
         }
-        let (mut suspects, mut hanging_reports, mut others_long) = (0_usize, 0, 0);
+        let (mut suspects, mut idle_reports, mut others_long) = (0_usize, 0, 0);
         let (mut passed_over, mut may_last) = (BTreeSet::new(), true);
         for (object, write) in &self.writes {
             let group = object.group();
             may_last &= write.patience != Patience::Again;
-            if self.suspects.contains(&group) {
+            let hangs = self.suspects.contains(&group);
+            let is_idle = hangs || write.progress().pauses;
+            idle_reports += usize::from(is_idle && write.class == Class::Reports);
+            if hangs {
                 suspects += 1;
-                hanging_reports += usize::from(write.class == Class::Reports);
                 passed_over.insert(group);
             } else {
                 others_long += usize::from(long.contains(object));
@@ -156,7 +174,7 @@ impl PendingWrites {
             places,
             sent,
             hanging,
-            hanging_reports,
+            idle_reports,
             again,
             suspects,
             may_last,
@@ -197,7 +215,7 @@ impl PendingWrites {
         }
         if self.suspects.contains(&group) {
             free.suspects = free.suspects.saturating_sub(1);
-            free.hanging_reports += usize::from(class == Class::Reports);
+            free.idle_reports += usize::from(class == Class::Reports);
             free.passed_over.insert(group);
         }
         Some(Next { object, class, item, patience })

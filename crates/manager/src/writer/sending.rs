@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::pace::{ATTEMPTS, Bucket, LONGEST, pause};
 use super::request::failure;
-use super::traffic::{Many, Traffic};
+use super::traffic::{Many, Pausing, Traffic};
 use crate::api_call::{Call, CallError};
 use crate::lease::deadline::Deadline;
 
@@ -125,6 +125,8 @@ pub struct Progress {
     pub since: Option<Instant>,
     /// Whether that request only reads.
     pub reads: bool,
+    /// Whether the write pauses before its next request, or waits for the engine.
+    pub pauses: bool,
     /// The last completed request with an outcome.
     pub last: Option<Request>,
 }
@@ -199,6 +201,12 @@ impl Sending {
         }
     }
 
+    /// The write pauses until what is given is dropped, or its next request goes.
+    pub fn pause(&self) -> Pausing {
+        self.progress.send_modify(|progress| progress.pauses = true);
+        self.server.traffic.pause()
+    }
+
     /// For a write of many requests.
     pub fn many(&self) -> Many {
         self.server.traffic.many()
@@ -221,7 +229,9 @@ impl Sending {
     async fn send(&self, call: &Call) -> (Result<Vec<u8>, CallError>, Duration, bool) {
         let (server, sent) = (&self.server, Instant::now());
         let reads = call.method == Method::GET;
-        self.progress.send_modify(|progress| (progress.since, progress.reads) = (Some(sent), reads));
+        self.progress.send_modify(|progress| {
+            (progress.since, progress.reads, progress.pauses) = (Some(sent), reads, false);
+        });
         let short = server.traffic.short();
         let timeout = if self.suspect { short.min(server.timeout) } else { server.timeout };
         let mut given_up = self.given_up.subscribe();
@@ -245,6 +255,14 @@ impl Sending {
             Err(error) if error.is_transient() => alone.then_some(Outcome::Hung),
             _ => Outcome::of_answer(took, long, alone),
         };
+        // Before others see what it overtook.
+        self.progress.send_modify(|progress| {
+            progress.since = None;
+            // A fast read shows less than the outcome of a write.
+            if let Some(outcome) = said.filter(|said| !reads || !said.is_well() || progress.last.is_none()) {
+                progress.last = Some(Request { sent, outcome, reads });
+            }
+        });
         match &outcome {
             // What takes longer than others shows no latency that they have.
             Ok(_) if !matches!(said, Some(Outcome::Late | Outcome::Slow)) => {
@@ -253,13 +271,6 @@ impl Sending {
             Err(error) if error.is_transient() => {}
             _ => server.traffic.heard(sent + took),
         }
-        self.progress.send_modify(|progress| {
-            progress.since = None;
-            // A fast read shows less than the outcome of a write.
-            if let Some(outcome) = said.filter(|said| !reads || !said.is_well() || progress.last.is_none()) {
-                progress.last = Some(Request { sent, outcome, reads });
-            }
-        });
         // A server that answers others soon has not too much to do.
         let excused = is_given_up || server.traffic.answers_others(sent);
         let hung = excused && matches!(outcome, Err(CallError::Timeout { .. }));
@@ -335,7 +346,7 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
         // Only a refusal for too many requests is certainly not carried out.
         may_be_done |= error.code() != Some(429);
         debug!(attempt, error = %Chain(&error), "a write is tried again");
-        let _pausing = server.traffic.pause();
+        let _pausing = sending.pause();
         tokio::select! {
             () = sending.over() => {}
             () = tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())) => {}

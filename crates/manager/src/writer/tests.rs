@@ -308,9 +308,9 @@ async fn what_was_decided_before_leadership_was_lost_is_not_sent_however_late_it
     assert_eq!(*sent.lock().unwrap(), ["next"]);
 }
 
-#[tokio::test]
-async fn writes_that_hang_leave_places_to_others() {
-    let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
+/// An API server on which writes in the namespace `dead` hang.
+fn half_dead() -> kube::Client {
+    fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
         let path = uri.path().to_owned();
         if path.contains("/dead/") {
             std::future::pending::<()>().await;
@@ -318,7 +318,35 @@ async fn writes_that_hang_leave_places_to_others() {
         let name = path.rsplit('/').next().unwrap().to_owned();
         let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
         found(&json!({"metadata": metadata, "spec": {}}))
-    });
+    })
+}
+
+#[tokio::test]
+async fn at_the_highest_limit_too_it_turns_out_that_all_writes_under_way_hang() {
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    traffic.set(limit::HIGHEST, 0, &[0; Class::ALL.len()]);
+    while traffic.limit() < limit::HIGHEST {
+        traffic.answered(Kind::Workload, true, Instant::now(), Duration::from_millis(1));
+    }
+    let server = Server::new(half_dead(), Deadline::never(), traffic.clone());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..100 {
+        let object = ObjectRef::namespaced(Kind::Workload, "dead", format!("w{id}").as_str());
+        writer.write(0, WriteRequest { object, ..request(id, "") });
+    }
+    settled().await;
+    assert_eq!(traffic.in_flight(), limit::HIGHEST);
+    writer.write(0, request(100, "live"));
+    assert_eq!(answered.recv().await.unwrap(), (100, true), "it waits for those that hang");
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+#[tokio::test]
+async fn writes_that_hang_leave_places_to_others() {
+    let client = half_dead();
     let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();

@@ -46,12 +46,14 @@ impl Reviewed {
         }
     }
 
-    /// Whether a soon answer to a write of `other` shows that the API server is not slow for writes of these. What fewer webhooks review says nothing
-    /// of what more of them do.
+    /// Whether a soon answer to a write of `other` shows that neither the API server nor Sluice's own webhook is slow for writes of these: then a
+    /// webhook of someone else's is. So Workloads show that jobs and pods hang, also if all jobs in use have the same dead webhook. What no webhook
+    /// reviews shows nothing of what one does.
     pub fn is_shown_by(self, other: Self) -> bool {
         match self {
-            Self::Workloads | Self::Jobs => other == self,
-            Self::Pods => matches!(other, Self::Jobs | Self::Pods),
+            Self::Workloads => other == Self::Workloads,
+            Self::Jobs => matches!(other, Self::Workloads | Self::Jobs),
+            Self::Pods => other != Self::Others,
             Self::Others => true,
         }
     }
@@ -291,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_writes_that_the_same_webhooks_review_overtake_one() {
+    fn only_writes_that_show_that_sluices_webhook_is_well_overtake_one_that_it_reviews() {
         use sluice_api::job::JobKind;
 
         let (job, other) = (Kind::Job(JobKind::JOB), Kind::Job(JobKind::JOB_SET));
@@ -300,7 +302,7 @@ mod tests {
             (Kind::LocalQueue, [false, false, false, true]),
             (other, [false, true, true, true]),
             (Kind::JobPod, [false, false, true, true]),
-            (Kind::Workload, [true, false, false, true]),
+            (Kind::Workload, [true, true, true, true]),
         ] {
             let (traffic, sent) = (Traffic::default(), Instant::now());
             let later = sent + Duration::from_millis(1);

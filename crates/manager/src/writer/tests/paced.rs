@@ -247,6 +247,29 @@ async fn a_start_goes_although_very_many_looks_for_pods_wait_for_each_other() {
 }
 
 #[tokio::test]
+async fn once_what_waits_is_forgotten_writes_under_way_send_no_further_request() {
+    let (client, gate, sent) = gated();
+    let (answering, _answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..200 {
+        writer.write(0, look(id, EndPods::Look));
+    }
+    while sent.lock().unwrap().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    settled().await;
+    writer.forget_waiting();
+    settled().await;
+    gate.add_permits(1_000);
+    assert!(writer.clone().is_quiet(Duration::from_mins(1)).await);
+    writer.write(0, request(200, "late"));
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+    assert_eq!(sent.lock().unwrap().len(), 4, "the other looks waited for their turn");
+}
+
+#[tokio::test]
 async fn a_start_goes_at_once_although_hundreds_of_deletions_could_use_all_slots() {
     let sent: Seen<(Method, String)> = Arc::default();
     let noted = Arc::clone(&sent);
