@@ -189,7 +189,7 @@ impl Sending {
     ///
     /// # Errors
     ///
-    /// If the engine was rebuilt.
+    /// If the engine was rebuilt, or what waits is forgotten.
     pub async fn large_answer(&self) -> Result<SemaphorePermit<'_>, WriteError> {
         let _in_turn = self.server.traffic.wait_in_turn();
         tokio::select! {
@@ -216,7 +216,7 @@ impl Sending {
     ///
     /// # Errors
     ///
-    /// If the engine was rebuilt.
+    /// If the engine was rebuilt, or what waits is forgotten.
     pub async fn turn_of(&self, many: &mut Many) -> Result<(), WriteError> {
         tokio::select! {
             biased;
@@ -277,7 +277,7 @@ impl Sending {
         (outcome, took, hung)
     }
 
-    /// Waits until the engine that decided on the write is no more.
+    /// Waits until the engine that decided on the write is no more, or what waits is forgotten.
     async fn over(&self) {
         let mut first = self.first.clone();
         let over = first.wait_for(|first| *first > self.generation).await.is_ok();
