@@ -325,7 +325,9 @@ async fn pool(
                     }
                 }
                 Some(Order::Forget) => {
-                    // Writes in progress send no further request, and what the engine still emits is not sent.
+                    // Writes in progress send no further request, and what the engine still emits is not sent. Only one without an answer is sent again: it
+                    // may be carried out late.
+                    traffic.end();
                     first.send_replace(current + 1);
                     lanes.forget_waiting();
                 }

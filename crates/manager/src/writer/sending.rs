@@ -312,9 +312,11 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
     let mut attempt = 1;
     let mut may_be_done = false;
     loop {
+        // With a write that may come late the lease is kept, at the end of the process.
+        let settles = may_be_done && server.traffic.is_ending();
         tokio::select! {
             biased;
-            () = sending.over() => return Err(WriteError::Withdrawn),
+            () = sending.over(), if !settles => return Err(WriteError::Withdrawn),
             () = sending.turn() => {}
         }
         let (outcome, took, hung) = sending.send(call).await;
@@ -344,11 +346,12 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             });
         }
         // Only a refusal for too many requests is certainly not carried out.
-        may_be_done |= error.code() != Some(429);
+        may_be_done |= call.method != Method::GET && error.code() != Some(429);
         debug!(attempt, error = %Chain(&error), "a write is tried again");
         let _pausing = sending.pause();
+        let settles = may_be_done && server.traffic.is_ending();
         tokio::select! {
-            () = sending.over() => {}
+            () = sending.over(), if !settles => {}
             () = tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())) => {}
         }
     }

@@ -1,6 +1,6 @@
 //! The shared state of writes in flight: the limit, and what waits.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,8 @@ struct Shared {
     in_flight: AtomicUsize,
     /// Writes that hang and give their slots to others.
     hanging: AtomicUsize,
+    /// Whether nothing new is sent.
+    ending: AtomicBool,
     waiting: [AtomicUsize; Class::ALL.len()],
     /// How many writes pause before a retry, or wait in turn.
     pausing: watch::Sender<usize>,
@@ -90,6 +92,7 @@ impl Default for Traffic {
             limit: Mutex::default(),
             in_flight: AtomicUsize::default(),
             hanging: AtomicUsize::default(),
+            ending: AtomicBool::default(),
             waiting: std::array::from_fn(|_| AtomicUsize::default()),
             pausing: watch::Sender::new(0),
             in_turn: AtomicUsize::default(),
@@ -264,6 +267,16 @@ impl Traffic {
     pub fn forget(&self) {
         *self.locked() = Limit::default();
         *self.soon() = [None; Reviewed::ALL.len()];
+    }
+
+    /// From now on nothing new is sent; only what may have been carried out already is asked for again.
+    pub fn end(&self) {
+        self.0.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing new is sent.
+    pub fn is_ending(&self) -> bool {
+        self.0.ending.load(Ordering::Relaxed)
     }
 
     /// The numbers of writes in flight, of those that hang and give their slots to others, and of those that wait, by lane.
