@@ -403,7 +403,9 @@ async fn carry_out(
         Err(WriteError::Conflict(why) | WriteError::NotFound(why)) => {
             debug!(object = %object, purpose = ?request.purpose, ms, %why, "not written");
         }
-        Err(WriteError::Withdrawn) => debug!(object = %object, "the engine was rebuilt, or this process ends"),
+        Err(WriteError::Withdrawn) => {
+            debug!(object = %object, "the engine was rebuilt, or this process ends");
+        }
         Err(why @ (WriteError::PodsLeft { .. } | WriteError::PodsRemain(_))) => {
             debug!(object = %object, %why, "looked for pods");
         }

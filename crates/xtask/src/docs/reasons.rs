@@ -81,6 +81,8 @@ const OTHERS: &[&str] = &[
     "NotProvisioned",
     "IdenticalPodTemplates",
     "IdenticalWorkloadSchedulingRequirements",
+    // What joins a reason and its cause.
+    "DueTo",
 ];
 /// Those of them that are also reasons of Kueue's conditions.
 const BOTH: &[&str] = &["AdmissionCheck"];
