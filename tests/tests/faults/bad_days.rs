@@ -16,7 +16,7 @@ use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::kubectl;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, chart, crds, nodes, workloads};
+use sluice_testkit::{ControlPlane, FaultProxy, Limits, Manager, Setup, chart, crds, nodes, workloads};
 use sluice_tests::history::{Account, History};
 use sluice_tests::place::{DEADLINE, Place, create, job};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -54,8 +54,8 @@ async fn bed() -> (&'static Bed, MutexGuard<'static, ()>) {
             let plane = plane().await;
             let client = plane.client().await.unwrap();
             nodes::pool("plain", 3).make(&client).await.unwrap();
-            let setup =
-                chart::install(plane, Setup::new(plane).unwrap().brief_leases(), &json!({})).await.unwrap();
+            let setup = Setup::new(plane).unwrap().brief_leases().limited(Limits::CHART);
+            let setup = chart::install(plane, setup, &json!({})).await.unwrap();
             let classes = workloads::all(&client, "WorkloadPriorityClass", "workloadpriorityclasses");
             create(&classes, json!({"metadata": {"name": HIGH}, "value": 1000})).await.unwrap();
             Bed { plane, setup }
@@ -68,6 +68,7 @@ async fn bed() -> (&'static Bed, MutexGuard<'static, ()>) {
 async fn start(setup: Setup) -> Manager {
     let plane = plane().await;
     let manager = Manager::start(plane, setup).await.unwrap();
+    manager.must_be_limited();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     manager
 }

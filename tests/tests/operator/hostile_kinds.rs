@@ -17,8 +17,8 @@ use sluice_api::job::JobKind;
 use sluice_testkit::assets::Tool;
 use sluice_testkit::wait::{Progress, consistently, eventually, progress};
 use sluice_testkit::{
-    Complete, ControlPlane, Disruption, FaultProxy, Harm, Manager, Setup, chart, controllers, crds, needs,
-    nodes, workloads,
+    Complete, ControlPlane, Disruption, FaultProxy, Harm, Limits, Manager, Setup, chart, controllers, crds,
+    needs, nodes, workloads,
 };
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create};
 
@@ -426,12 +426,13 @@ async fn nothing_is_gained_while_the_leader_is_killed_and_the_api_server_fails()
     controllers::install_crds(&client, Tool::KubeflowControllers).await.unwrap();
     let kinds = [JobKind::POD, JobKind::DEPLOYMENT, JobKind::STATEFUL_SET, JobKind::PYTORCH_JOB];
     let frameworks = json!({"integrations": {"frameworks": kinds.map(JobKind::framework)}});
-    let setup = Setup::new(plane).unwrap().alone().with(&frameworks);
+    let setup = Setup::new(plane).unwrap().alone().with(&frameworks).limited(Limits::CHART);
     let setup = chart::install(plane, setup, &json!({})).await.unwrap();
     let proxy = FaultProxy::start(plane).await.unwrap();
     let account = (chart::NAMESPACE, chart::SERVICE_ACCOUNT);
     let kubeconfig = plane.kubeconfig_through(&proxy.url(), account.0, account.1).await.unwrap();
     let manager = Manager::start(plane, setup.acting_as(kubeconfig)).await.unwrap();
+    manager.must_be_limited();
     crds::wait_until_converting(&client).await.unwrap();
     let _kubeflow = sluice_testkit::kubeflow::start(plane).await.unwrap();
     let queues = |name: &'static str| flavors::two_flavors_on(plane, name, [QUOTA, 0]);

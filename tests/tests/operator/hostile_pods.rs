@@ -11,7 +11,7 @@ use kube::api::{
 };
 use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, client_of, crds, nodes};
+use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, client_of, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, job};
 
 use crate::bed::bed;
@@ -173,9 +173,11 @@ async fn a_pod_keeps_its_marks_where_pods_have_no_webhook_and_while_no_manager_r
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let client = plane.client().await.unwrap();
     nodes::pool("plain", 1).make(&client).await.unwrap();
-    let setup = Setup::new(&plane).unwrap().with(&json!({"integrations": {"frameworks": ["batch/job"]}}));
+    let jobs = json!({"integrations": {"frameworks": ["batch/job"]}});
+    let setup = Setup::new(&plane).unwrap().with(&jobs).limited(Limits::CHART);
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     let manager = Manager::start(&plane, setup).await.unwrap();
+    manager.must_be_limited();
     crds::wait_until_converting(&client).await.unwrap();
     let here = queued(&plane, "hostile-marks").await;
     here.make_job(&job("runs", QUEUE, 1, 1, HOUR)).await.unwrap();

@@ -253,10 +253,12 @@ async fn queues_that_came_from_kueue_keep_their_cohort_when_finalizers_are_remov
     manager.stop().await.unwrap();
     let (free, _) = clean_up.split_once("# Deletes every queue and Workload:").unwrap();
     paste(&plane, free).await;
-    let queue = get(&plane, &["clusterqueue", "cq"]).await.unwrap();
+    // As it is stored: kubectl still knows the versions of Kueue, and would read another one.
+    let queue = get(&plane, &["clusterqueues.v1beta2.kueue.x-k8s.io", "cq"]).await.unwrap();
     assert_eq!(
         (&queue["spec"]["cohortName"], &queue["metadata"]["finalizers"]),
-        (&json!("team"), &Value::Null)
+        (&json!("team"), &Value::Null),
+        "{queue:#}"
     );
     plane.stop();
 }

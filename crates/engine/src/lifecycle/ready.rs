@@ -195,7 +195,9 @@ impl Engine {
             return false;
         }
         self.keep_taken(workload, Some((next.reclaimable_pods.clone(), self.now)));
-        let status = json!({"reclaimablePods": next.reclaimable_pods});
+        // An empty list would stay as one.
+        let list = (!next.reclaimable_pods.is_empty()).then_some(&next.reclaimable_pods);
+        let status = json!({"reclaimablePods": list});
         self.patch_status(workload, Purpose::Reclaim, &status, next);
         true
     }

@@ -109,7 +109,7 @@ impl PendingWrites {
     /// How many more writes may be sent now, while `paused` of those in progress pause.
     ///
     /// A request hangs if it has been in progress for long and a later write that shows it (see [`Reviewed`]) was answered soon. For a group with a
-    /// hanging request, one write at a time is sent until one is answered soon, and all such groups together take a quarter of the slots; writes
+    /// hanging request, one write at a time is sent until one is answered, and all such groups together take a quarter of the slots; writes
     /// beyond that give their slots to others when it turns out, and are given up soon. If all others take long, it is not known whether they hang or
     /// the server is slow: a few more are sent to find that out, first of the group whose last answer is newest, among those that show it.
     pub fn free_places(&mut self, now: Instant, paused: usize, traffic: &Traffic) -> FreePlaces {
@@ -142,7 +142,9 @@ impl PendingWrites {
             idle_reports += usize::from(is_idle && write.class == Class::Reports);
             if hangs {
                 suspects += 1;
-                passed_over.insert(group);
+                if !self.suspects.is_slow(&group) {
+                    passed_over.insert(group);
+                }
             } else {
                 others_long += usize::from(long.contains(object));
             }
@@ -216,7 +218,9 @@ impl PendingWrites {
         if self.suspects.contains(&group) {
             free.suspects = free.suspects.saturating_sub(1);
             free.idle_reports += usize::from(class == Class::Reports);
-            free.passed_over.insert(group);
+            if !self.suspects.is_slow(&group) {
+                free.passed_over.insert(group);
+            }
         }
         Some(Next { object, class, item, patience })
     }

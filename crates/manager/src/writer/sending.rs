@@ -313,10 +313,15 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
     let mut may_be_done = false;
     loop {
         // With a write that may come late the lease is kept, at the end of the process.
-        let settles = may_be_done && server.traffic.is_ending();
+        let settles = || may_be_done && call.method != Method::GET && server.traffic.is_ending();
         tokio::select! {
             biased;
-            () = sending.over(), if !settles => return Err(WriteError::Withdrawn),
+            () = sending.over(), if !settles() => {
+                if !settles() {
+                    return Err(WriteError::Withdrawn);
+                }
+                sending.turn().await;
+            }
             () = sending.turn() => {}
         }
         let (outcome, took, hung) = sending.send(call).await;
@@ -346,10 +351,10 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             });
         }
         // Only a refusal for too many requests is certainly not carried out.
-        may_be_done |= call.method != Method::GET && error.code() != Some(429);
+        may_be_done |= error.code() != Some(429);
         debug!(attempt, error = %Chain(&error), "a write is tried again");
         let _pausing = sending.pause();
-        let settles = may_be_done && server.traffic.is_ending();
+        let settles = may_be_done && call.method != Method::GET && server.traffic.is_ending();
         tokio::select! {
             () = sending.over(), if !settles => {}
             () = tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())) => {}

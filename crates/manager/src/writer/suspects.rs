@@ -72,6 +72,8 @@ struct Suspect {
     until: Instant,
     /// Whether writes hang, and not only reads.
     writes: bool,
+    /// Whether the last request was answered, though only after long.
+    slow: bool,
 }
 
 /// How long a request may take.
@@ -118,6 +120,11 @@ impl Suspects {
         kind == Kind::Workload && self.last_hung.is_some() && self.last_answered <= self.last_hung
     }
 
+    /// Whether requests of a group are answered, though only after long: then several may be under way.
+    pub fn is_slow(&self, group: &Group) -> bool {
+        self.hanging.get(group).is_some_and(|suspect| suspect.slow)
+    }
+
     /// How long a request of a group may take if it is sent now.
     pub fn patience(&self, group: &Group, now: Instant) -> Patience {
         let known = self.hanging.get(group).filter(|_| !self.are_slow_everywhere(group.0));
@@ -146,7 +153,10 @@ impl Suspects {
         if group.0 == Kind::Workload && answered.is_some() && answered == self.last_answered {
             self.last_answered = self.answered.of(Kind::Workload).max().copied();
         }
-        let suspect = self.hanging.touch(group, now, || Suspect { failures: 0, until: now, writes: false });
+        let suspect = self.hanging.touch(group, now, || {
+            let (failures, writes, slow) = (0, false, false);
+            Suspect { failures, until: now, writes, slow }
+        });
         suspect.writes |= !reads;
         suspect
     }
@@ -175,10 +185,11 @@ impl Suspects {
             Outcome::Slow => {
                 let suspect = self.suspect(group, reads, now);
                 // It is slow and not dead: it gets the time that it needs.
-                (suspect.failures, suspect.until) = (0, now);
+                (suspect.failures, suspect.until, suspect.slow) = (0, now, true);
             }
             Outcome::Hung => {
                 let suspect = self.suspect(group, reads, now);
+                suspect.slow &= patience == Patience::Little;
                 // A request that was given up soon did not have its time.
                 if now >= suspect.until && patience != Patience::Little {
                     let caution = u64::try_from(CAUTION.doubled(suspect.failures)).unwrap_or_default();

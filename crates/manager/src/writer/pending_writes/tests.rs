@@ -356,6 +356,29 @@ fn workloads_that_are_slow_in_all_namespaces_have_the_places_of_others() {
     }
 }
 
+#[test]
+fn a_webhook_that_is_slow_on_all_jobs_has_the_share_of_those_that_hang() {
+    let mut pool = Pool::new();
+    for _ in 0..400 {
+        pool.write(JOB_SETS, "a");
+    }
+    pool.write(Kind::Workload, "a");
+    let slow = LONG * 3;
+    let answers = |object: &ObjectRef| Some(if object.kind == Kind::Workload { STEP } else { slow });
+    let time = Duration::from_mins(2);
+    for _ in 0..time.as_millis() / STEP.as_millis() {
+        for over in pool.step_with(answers) {
+            if over.kind == Kind::Workload {
+                pool.write(Kind::Workload, "a");
+            }
+        }
+    }
+    // After the first ones, which are given up before it is known that they would be answered.
+    let one_at_a_time = time.as_millis() / slow.as_millis();
+    let written = u128::try_from(pool.slow).unwrap();
+    assert!(written > one_at_a_time + one_at_a_time / 4, "{written}, one at a time {one_at_a_time}");
+}
+
 /// What the webhooks of jobs review says nothing of Workloads.
 #[test]
 fn what_shows_whether_workloads_hang_is_sent_before_what_does_not() {
