@@ -15,8 +15,8 @@ use crate::ingest::workload::{is, on_hold, reserved};
 use crate::world::JobKey;
 
 impl Engine {
-    /// Keeps the Workload of a job on hold as long as its controller holds the job, and then queues it again. Returns whether there is nothing else
-    /// to do.
+    /// Keeps a Workload on hold while its job wants no pods (a StatefulSet with no replicas, for example), and queues it again afterwards. Returns
+    /// whether there is nothing else to do.
     pub(super) fn sync_hold(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) -> bool {
         let Some(holds) = view.on_hold else { return false };
         let entry = &self.world.workloads[workload];

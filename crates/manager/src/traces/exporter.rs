@@ -100,7 +100,7 @@ impl Exporter {
             (Some(Ok(rejected)), _) => self.taken(count, &rejected),
             (Some(Err(error)), _) => self.failed(count, &error),
             (None, Err(error)) => self.tally.lost(count, &error),
-            // Without a request there is nothing that it could have taken.
+            // The collector received no request, and so no trace.
             (None, Ok(())) => self.tally.lost(count, &"the exporter sent no request"),
         }
     }
