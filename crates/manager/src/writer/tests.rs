@@ -16,6 +16,7 @@ use crate::fake_api::{self, found};
 use crate::lease::deadline::{self, Deadline, Until};
 use crate::supervise::tests::supervisor;
 
+mod outcomes;
 mod paced;
 
 type Seen<T> = Arc<Mutex<Vec<T>>>;

@@ -43,9 +43,16 @@ async fn what_waits_for_a_token_waits_behind_what_is_more_important_and_may_be_w
     assert_eq!(answered.recv().await.unwrap(), (0, true));
     writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(31, "start") });
     writer.withdraw(0, EffectId(30));
-    assert_eq!(answered.recv().await.unwrap(), (30, false), "it was not sent");
-    let next = [answered.recv().await.unwrap(), answered.recv().await.unwrap()];
-    assert!(next.contains(&(31, true)), "{next:?}");
+    // A token may come before the two are asked for, and takes one of those that wait.
+    let (mut withdrawn, mut started, mut before) = (false, false, 0);
+    while !(withdrawn && started) {
+        match answered.recv().await.unwrap() {
+            (30, sent) => withdrawn = !sent,
+            (31, sent) => started = sent,
+            _ => before += usize::from(!started),
+        }
+        assert!(before < 29, "the start went after all others, or the report was sent");
+    }
     writer.abandon();
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
 }
@@ -398,74 +405,4 @@ async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
         backlogs.lock().unwrap().iter().all(|waiting| waiting.ahead == 0),
         "a decision goes before reports"
     );
-}
-
-/// What comes of a write whose first attempt is answered like this after a while, and how often it is sent.
-async fn outcome_of_slow(answer: fn() -> Response) -> (Result<Vec<u8>, WriteError>, usize) {
-    let sent = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&sent);
-    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
-        let first = std::mem::replace(&mut *count.lock().unwrap(), 1) == 0;
-        let again = Arc::clone(&count);
-        async move {
-            if first {
-                tokio::time::sleep(LONG).await;
-                return answer();
-            }
-            *again.lock().unwrap() = 2;
-            found(&json!({}))
-        }
-    });
-    let server = Server::new(client, Deadline::never(), Traffic::default());
-    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
-    let sent = *sent.lock().unwrap();
-    (outcome, sent)
-}
-
-#[tokio::test]
-async fn a_write_that_took_long_is_given_back_unless_the_server_says_when_to_try_again() {
-    let (outcome, sent) = outcome_of_slow(|| fake_api::failed(500, "InternalError")).await;
-    assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
-    assert_eq!(sent, 1);
-    let later = || {
-        let mut answer = fake_api::failed(429, "TooManyRequests");
-        answer.headers_mut().insert("Retry-After", "1".parse().unwrap());
-        answer
-    };
-    let (outcome, sent) = outcome_of_slow(later).await;
-    assert!(outcome.is_ok() && sent == 2, "{outcome:?}");
-}
-
-#[tokio::test]
-async fn a_webhook_that_has_too_many_requests_says_nothing_of_the_server_and_is_left_to_the_engine() {
-    let sent = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&sent);
-    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
-        *count.lock().unwrap() += 1;
-        let mut answer =
-            fake_api::failed(429, r#"admission webhook "policy.example.com" denied the request"#);
-        answer.headers_mut().insert("Retry-After", "1".parse().unwrap());
-        async move { answer }
-    });
-    let traffic = Traffic::default();
-    let server = Server::new(client, Deadline::never(), traffic.clone());
-    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
-    assert!(matches!(outcome, Err(WriteError::Later { seconds: 1, .. })), "{outcome:?}");
-    assert_eq!((*sent.lock().unwrap(), traffic.limit()), (1, Traffic::default().limit()));
-}
-
-#[tokio::test]
-async fn a_write_for_which_the_server_asks_to_wait_long_is_given_back_at_once() {
-    let sent = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&sent);
-    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
-        *count.lock().unwrap() += 1;
-        let mut answer = fake_api::failed(429, "TooManyRequests");
-        answer.headers_mut().insert("Retry-After", "30".parse().unwrap());
-        async move { answer }
-    });
-    let server = Server::new(client, Deadline::never(), Traffic::default());
-    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
-    assert!(matches!(outcome, Err(WriteError::Later { seconds: 30, .. })), "{outcome:?}");
-    assert_eq!(*sent.lock().unwrap(), 1);
 }
