@@ -155,7 +155,8 @@ mod tests {
         let _queued = std::net::TcpStream::connect(silent.0).unwrap();
         let (listener, _) = listening().await;
         let addresses = [silent.0, listener.local_addr().unwrap()];
-        let resolver = tower::service_fn(move |_: Name| std::future::ready(Ok::<_, BoxError>(addresses.into_iter())));
+        let resolver =
+            tower::service_fn(move |_: Name| std::future::ready(Ok::<_, BoxError>(addresses.into_iter())));
         let connector = connector(resolver, Some(Duration::from_secs(4)));
         // Without a port in the URL, those of the addresses are used.
         let stream = connector.oneshot("http://api.example".parse().unwrap()).await.unwrap();

@@ -224,7 +224,9 @@ async fn send(client: &Client, call: &Call, pauses: Backoff) -> Result<(), CallE
         let error = match call.send(client, TIMEOUT).await {
             Ok(_) => return Ok(()),
             // An attempt without an answer made it.
-            Err(error) if failures > 0 && call.method == Method::POST && error.code() == Some(409) => return Ok(()),
+            Err(error) if failures > 0 && call.method == Method::POST && error.code() == Some(409) => {
+                return Ok(());
+            }
             Err(error) => error,
         };
         failures += 1;
