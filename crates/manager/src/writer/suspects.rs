@@ -109,7 +109,7 @@ impl Suspects {
     /// is dead. If those of Workloads do, the server or Sluice's webhook is slow: then no tenant needs protection from another one.
     pub fn contains(&self, group: &Group) -> bool {
         let (kind, _) = *group;
-        if self.are_slow_everywhere(kind) {
+        if !self.any() || self.are_slow_everywhere(kind) {
             return false;
         }
         let is_dead = || {
