@@ -220,10 +220,11 @@ impl Pool {
     fn begin(&mut self, next: Next<Job>) {
         let Next { object, class, item: (generation, request), patience } = next;
         self.reports += usize::from(class == Class::Reports);
-        let Sender { server, versions, pace } = &self.sender;
-        let (versions, pace, first) = (versions.clone(), Arc::clone(pace), self.first.subscribe());
+        let Sender { server, versions, .. } = &self.sender;
+        let (versions, rate, first) =
+            (versions.clone(), Arc::clone(&self.sender.pace), self.first.subscribe());
         let suspect = patience == Patience::Little;
-        let sending = Sending::new(server.clone(), pace, object.kind, generation, first, suspect);
+        let sending = Sending::new(server.clone(), rate, object.kind, generation, first, suspect);
         self.pending.insert(object.clone(), class, patience, sending.under_way());
         let (poison, intake) = (Arc::clone(&self.answering.poison), self.answering.intake.clone());
         let meter = Arc::clone(&self.answering.meter);

@@ -4,7 +4,6 @@ use kube::Client;
 use sluice_api::job::JobKind;
 use sluice_engine::{EndPods, PodsOf};
 
-use super::super::sending::LONG;
 use super::*;
 
 /// An API server that answers a request once the gate lets it through, and the names of what was sent.
