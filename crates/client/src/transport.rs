@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Builder;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
@@ -29,7 +30,8 @@ const IDLE: Duration = Duration::from_secs(15);
 /// # Errors
 /// If the certificates, keys or credentials are not usable.
 pub(crate) fn client(config: &Config, requests: Requests) -> kube::Result<Client> {
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector())?);
+    let tcp = connector(GaiResolver::new(), config.connect_timeout);
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
@@ -45,9 +47,10 @@ pub(crate) fn client(config: &Config, requests: Requests) -> kube::Result<Client
     Ok(Client::new(Counted::new(service, requests), config.default_namespace.clone()))
 }
 
-/// What opens connections.
-fn connector() -> HttpConnector {
-    let mut connector = HttpConnector::new();
+/// What opens connections. The addresses of a name share the time, so that one that does not answer leaves some of it to the next.
+fn connector<R>(addresses: R, timeout: Option<Duration>) -> HttpConnector<R> {
+    let mut connector = HttpConnector::new_with_resolver(addresses);
+    connector.set_connect_timeout(timeout);
     // TLS is a layer above.
     connector.enforce_http(false);
     connector.set_keepalive(Some(PROBE));
@@ -129,13 +132,35 @@ mod tests {
         use tower::ServiceExt as _;
 
         let (_listener, config) = listening().await;
-        let stream = connector().oneshot(config.cluster_url).await.unwrap();
+        let stream = connector(GaiResolver::new(), None).oneshot(config.cluster_url).await.unwrap();
         let socket = socket2::SockRef::from(stream.inner());
         assert!(socket.keepalive().unwrap());
         let times = [socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap()];
         assert_eq!(times, [PROBE, PROBE]);
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), PROBES);
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(DEAD));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_leaves_time_for_the_next_one_of_the_name() {
+        use hyper_util::client::legacy::connect::dns::Name;
+        use tower::ServiceExt as _;
+
+        // Its queue is full: the kernel drops what else asks for a connection.
+        let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        silent.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        silent.listen(0).unwrap();
+        let silent = (silent.local_addr().unwrap().as_socket().unwrap(), silent);
+        let _queued = std::net::TcpStream::connect(silent.0).unwrap();
+        let (listener, _) = listening().await;
+        let addresses = [silent.0, listener.local_addr().unwrap()];
+        let resolver =
+            tower::service_fn(move |_: Name| std::future::ready(Ok::<_, BoxError>(addresses.into_iter())));
+        let connector = connector(resolver, Some(Duration::from_secs(4)));
+        // Without a port in the URL, those of the addresses are used.
+        let stream = connector.oneshot("http://api.example".parse().unwrap()).await.unwrap();
+        assert_eq!(stream.inner().peer_addr().unwrap(), addresses[1]);
     }
 
     #[tokio::test]

@@ -170,6 +170,8 @@ pub struct Engine {
     /// The same for reasons for waiting, and when the next one has its turn.
     pub(crate) reason_budget: crate::status::budget::Budget,
     pub(crate) reasons_at: Option<Timestamp>,
+    /// The same for troubles.
+    pub(crate) trouble_budget: crate::status::budget::Budget,
     /// Waiting Workloads whose checks are to be listed once nothing else is decided.
     pub(crate) unlisted: BTreeSet<WorkloadKey>,
     /// The kinds whose list is complete.
@@ -229,6 +231,7 @@ impl Engine {
             status_budget: crate::status::budget::Budget::default(),
             reason_budget: crate::status::budget::Budget::default(),
             reasons_at: None,
+            trouble_budget: crate::status::budget::Budget::default(),
             unlisted: BTreeSet::new(),
             work: Work::default(),
             listed: BTreeSet::new(),

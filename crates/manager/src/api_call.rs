@@ -119,6 +119,12 @@ impl CallError {
         }
     }
 
+    /// Whether the API server says that the object is not there. What stands before it, and an API server that does not serve the group yet, say 404,
+    /// too, without that reason.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Status { code: 404, reason, .. } if reason == "NotFound")
+    }
+
     /// Whether the same request may work a little later.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -317,6 +323,15 @@ mod tests {
         let error = refused(503, "no backend");
         assert_eq!(error.to_string(), "GET /api: no backend (503 Service Unavailable)");
         assert!(error.is_transient());
+    }
+
+    #[test]
+    fn only_the_api_server_says_that_an_object_is_not_there() {
+        assert!(refused(404, r#"{"kind":"Status","reason":"NotFound"}"#).is_not_found());
+        for other in ["404 page not found", "{}", r#"{"error":"no such cluster"}"#] {
+            assert!(!refused(404, other).is_not_found(), "{other}");
+        }
+        assert!(!refused(410, r#"{"kind":"Status","reason":"NotFound"}"#).is_not_found());
     }
 
     #[test]

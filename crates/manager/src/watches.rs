@@ -313,31 +313,27 @@ async fn provisioning_requests(
     }
 }
 
-/// Watches a kind until its CRD is gone.
+/// Watches a kind until its objects are not found: its CRD is gone, or what stands before the API server has no other answer for a while. The list of
+/// what is served tells which of the two it is.
 async fn while_it_exists<K>(client: &Client, kind: Kind, shared: &Shared) -> Ended
 where
     K: Watched,
 {
     info!(kind = kind.plural(), "the CRD is there");
+    shared.sync.exists(kind);
     let ended = pump::<K>(client.clone(), kind, true, shared.clone()).await;
     if ended == Ended::Gone {
-        info!(kind = kind.plural(), "the CRD is gone");
-        none_of(kind, shared);
+        info!(kind = kind.plural(), "no such objects are found: the CRD is looked for");
     }
     ended
-}
-
-/// A kind has no objects.
-fn none_of(kind: Kind, shared: &Shared) {
-    let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
-    (shared.sink)(Feed::Input(listed, None), Slot::default());
 }
 
 /// The kind does not exist: nothing waits for it, and what objects of it left behind may go.
 fn absent(kind: Kind, shared: &Shared) {
     let epoch = *shared.epoch.borrow();
     if shared.sync.reports_absent(kind) {
-        none_of(kind, shared);
+        let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
+        (shared.sink)(Feed::Input(listed, None), Slot::default());
     }
     if shared.sync.absent(kind) {
         (shared.sink)(Feed::Synced(epoch), Slot::default());
@@ -346,8 +342,28 @@ fn absent(kind: Kind, shared: &Shared) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::fake_api;
     use crate::watch::pump::tests::shared;
+
+    #[tokio::test]
+    async fn objects_that_are_not_found_are_not_gone_until_their_kind_is() {
+        let client = fake_api::client(|_, _, _| async { fake_api::failed(404, "page not found") });
+        let (_epoch, epoch) = watch::channel(0);
+        let (_stopper, stop) = crate::shutdown::pair();
+        let ((shared, reported), kind) = (shared(), Kind::Job(JobKind::JOB_SET));
+        let shared = Shared { epoch, stop, ..shared };
+        absent(kind, &shared);
+        assert_eq!(reported.lock().unwrap().len(), 1);
+        assert_eq!(while_it_exists::<RawJob>(&client, kind, &shared).await, Ended::Gone);
+        assert_eq!(reported.lock().unwrap().len(), 1, "the engine keeps what it knows");
+        let discovery = Discovery::new(client);
+        assert_eq!(discovery.serves(kind.group(), kind.version(), kind.plural()).await, None);
+        absent(kind, &shared);
+        assert_eq!(reported.lock().unwrap().len(), 2, "until the list of what is served says so");
+    }
 
     #[test]
     fn the_engine_learns_once_that_a_kind_that_does_not_exist_has_no_objects() {

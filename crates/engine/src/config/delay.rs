@@ -17,7 +17,8 @@ impl StatusDelay {
     /// Reasons are written at once.
     pub const NONE: Self = Self { shortest_ms: 0, per_write_ms: 0, longest_ms: 0 };
 
-    /// Within a second while the API server is idle: people look at once. After 10 s at most a reason is due, however many writes wait.
+    /// Within a second while the API server is idle: people look at once. After 10 s at most a reason is due, however many writes wait; its turn
+    /// comes later if very many are.
     pub const ADAPTIVE: Self = Self { shortest_ms: 500, per_write_ms: 25, longest_ms: 10_000 };
 
     /// The delay while this number of writes waits.

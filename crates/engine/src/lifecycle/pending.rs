@@ -63,7 +63,7 @@ impl Engine {
             if condition.is_some_and(same_queue) || !transition::pend(&mut next, why, &message, &[], at) {
                 return self.reported(key);
             }
-            if self.hold_back(key, None) {
+            if self.hold_back_trouble(key) {
                 return;
             }
             let reported = self.report_trouble(key, why, &message);

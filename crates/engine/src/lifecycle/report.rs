@@ -21,6 +21,8 @@ const MOST_REPORTS: usize = 64;
 /// of the time: each delays those, and many Workloads are admitted before their reason is due.
 const REASONS_PER_SECOND: u32 = 100;
 const REASONS_PER_BUSY_SECOND: u32 = 10;
+/// So many troubles are written in a second beside these, as soon as they are due: only a change of an object ends them, so somebody is to act.
+const TROUBLES_PER_SECOND: u32 = 10;
 
 impl WorkloadEntry {
     /// Whether nothing is reported about it for now, as that failed before. Decisions about it are written all the same.
@@ -137,26 +139,45 @@ impl Engine {
     /// Whether the reason why a Workload waits is not written yet: it may be admitted before, others may write first, or too many are being
     /// written. Then it is looked at again.
     pub(super) fn hold_back(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> bool {
+        let Some(unreported) = self.is_due(key, not_before) else { return true };
+        if self.reporting < MOST_REPORTS && self.may_report() {
+            return false;
+        }
+        if let Some(entry) = self.world.workloads.get_mut(key) {
+            entry.unreported = Some(Unreported { wake_at: None, ..unreported });
+        }
+        self.unreported.insert((unreported.since, key.clone()));
+        true
+    }
+
+    /// The same for a trouble: it does not stand behind the reasons of others, however many these are.
+    pub(super) fn hold_back_trouble(&mut self, key: &WorkloadKey) -> bool {
+        let Some(unreported) = self.is_due(key, None) else { return true };
+        // When very many come at once, as those of a stopped queue, the rest waits for its turn among the others and leaves room to the next one.
+        let is_first_look = unreported.wake_at.is_some() && self.reporting < 2 * MOST_REPORTS;
+        if is_first_look && self.trouble_budget.take_now(self.now, TROUBLES_PER_SECOND).is_ok() {
+            return false;
+        }
+        self.hold_back(key, None)
+    }
+
+    /// What is to be reported of a Workload that waits, if it is due. If not, it is looked at again when it is.
+    fn is_due(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> Option<Unreported> {
         let now = self.now;
         let delay = self.config.status_delay.while_waiting(self.backlog.all);
-        let Some(entry) = self.world.workloads.get_mut(key) else { return true };
+        let entry = self.world.workloads.get_mut(key)?;
         let unreported = entry.unreported.get_or_insert(Unreported { since: now, wake_at: None });
-        let since = unreported.since;
-        let due = since.checked_add(delay).unwrap_or(Timestamp::MAX);
+        let due = unreported.since.checked_add(delay).unwrap_or(Timestamp::MAX);
         let due = not_before.map_or(due, |at| at.max(due));
-        if due > now {
-            // An earlier alarm asks again.
-            if unreported.wake_at.is_none_or(|at| at <= now || at > due) {
-                unreported.wake_at = Some(due);
-                self.wake_at(due, Alarm::Workload(key.clone()));
-            }
-            return true;
+        if due <= now {
+            return Some(*unreported);
         }
-        if self.reporting >= MOST_REPORTS || !self.may_report() {
-            self.unreported.insert((since, key.clone()));
-            return true;
+        // An earlier alarm asks again.
+        if unreported.wake_at.is_none_or(|at| at <= now || at > due) {
+            unreported.wake_at = Some(due);
+            self.wake_at(due, Alarm::Workload(key.clone()));
         }
-        false
+        None
     }
 
     /// How many reasons for waiting may be written in a second now.

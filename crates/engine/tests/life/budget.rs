@@ -11,7 +11,7 @@ use crate::model::{Api, Cluster, condition, reported};
 const HEAD: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
 
 /// A cluster as the manager runs it, with one ClusterQueue of `cpu` processors.
-fn cluster(more: &str, cpu: &str, queue: &Value) -> Cluster {
+pub fn cluster(more: &str, cpu: &str, queue: &Value) -> Cluster {
     let (file, _) = Configuration::parse(&format!("{HEAD}{more}")).unwrap();
     // Whatever happens at a moment is decided on at that moment; `gather.rs` has the rest.
     let mut config = EngineConfig { gather: Gather::NONE, ..EngineConfig::from(&file) };

@@ -81,6 +81,7 @@ mod topology_claims;
 mod topology_classes;
 mod topology_failures;
 mod topology_pods;
+mod troubles;
 mod unadmitted;
 mod unheeded;
 mod unprovided;

@@ -18,6 +18,7 @@ use kube::Client;
 use serde_json::json;
 use sluice_api::labels;
 use sluice_client::error_chain::Chain;
+use sluice_engine::Backoff;
 use sluice_engine::effect::{Event, EventType};
 use sluice_engine::input::ObjectRef;
 use tokio::sync::{Semaphore, mpsc};
@@ -38,6 +39,12 @@ const REMEMBERED: usize = 4096;
 /// Requests at once: few, so that events never crowd out admissions.
 const IN_FLIGHT: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The pauses of a request while the API server is away. The few that there are keep all others waiting in the queue, which is long.
+const PAUSES: Backoff = Backoff::seconds(1, 10);
+/// How often one is sent before it is given up: for a minute, so that one that can never succeed does not keep the others for good.
+const ATTEMPTS: u32 = 9;
+/// The same where only this event may be concerned: a webhook of its namespace does not answer, say.
+const FEW_ATTEMPTS: u32 = 2;
 /// Any time at all: nothing is due.
 const IDLE: Duration = Duration::from_hours(1);
 /// A note is at most 1 kB long (docs/reference/03-conditions-events.md).
@@ -99,7 +106,7 @@ pub fn start(
 ) -> (EventSink, tokio::task::JoinHandle<()>) {
     let waiting = Arc::new(Queue::new(WAITING));
     let sink = EventSink::new(&waiting);
-    let reporter = Reporter { instance: cut(instance, 128), sampling };
+    let reporter = Reporter { instance: cut(instance, 128), sampling, pauses: PAUSES };
     let all = send_all(supervisor.clone(), client, reporter, waiting, traffic);
     let task = supervisor.spawn_finite("events", all);
     (sink, task)
@@ -112,7 +119,7 @@ async fn send_all(
     waiting: Arc<Queue>,
     traffic: Traffic,
 ) {
-    let started = Instant::now();
+    let (started, pauses) = (Instant::now(), reporter.pauses);
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut outgoing = Outgoing::new(reporter, started);
     // Each request in progress sends at most one failure. They are received before each further request, so that there is room for those of all
@@ -140,10 +147,13 @@ async fn send_all(
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             // They share the limit of writes, and come last.
             traffic.room_for_event(IN_FLIGHT - 1 - slots.available_permits()).await;
-            let (client, failed) = (client.clone(), failed.clone());
+            let (client, failed, queue) = (client.clone(), failed.clone(), Arc::clone(&waiting));
             supervisor.spawn_finite("event", async move {
-                if let Err(error) = send(&client, &call).await {
+                if let Err(error) = send(&client, &call, pauses).await {
                     debug!(error = %Chain(&error), "an event was not recorded");
+                    if error.is_transient() && queue.count_dropped(1) {
+                        warn!(error = %Chain(&error), "the API server does not record events: some are dropped");
+                    }
                     // The receiver lives as long as this loop does.
                     let _ = failed.try_send(key);
                 }
@@ -207,13 +217,26 @@ fn forget_failed(dedup: &mut Dedup<Key>, failures: &mut mpsc::Receiver<Key>) {
     }
 }
 
-async fn send(client: &Client, call: &Call) -> Result<(), CallError> {
-    match call.send(client, TIMEOUT).await {
-        Err(error) if error.is_transient() => {
-            tokio::time::sleep(error.retry_after().unwrap_or(Duration::from_secs(1)).min(TIMEOUT)).await;
-            call.send(client, TIMEOUT).await.map(drop)
+/// Sends a request until it is answered, refused, or given up.
+async fn send(client: &Client, call: &Call, pauses: Backoff) -> Result<(), CallError> {
+    let mut failures = 0;
+    loop {
+        let error = match call.send(client, TIMEOUT).await {
+            Ok(_) => return Ok(()),
+            // An attempt without an answer made it.
+            Err(error) if failures > 0 && call.method == Method::POST && error.code() == Some(409) => {
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        failures += 1;
+        let is_its_own = error.is_of_admission() || matches!(error, CallError::Timeout { .. });
+        let attempts = if is_its_own { FEW_ATTEMPTS } else { ATTEMPTS };
+        if !error.is_transient() || failures >= attempts {
+            return Err(error);
         }
-        other => other.map(drop),
+        let asked = error.retry_after().unwrap_or_default().min(TIMEOUT);
+        tokio::time::sleep(pauses.pause(failures - 1).max(asked)).await;
     }
 }
 
@@ -255,6 +278,8 @@ struct Reporter {
     instance: String,
     /// Which attempts to admit a Workload have a trace, if there are traces.
     sampling: Option<Sampling>,
+    /// How long failed requests pause.
+    pauses: Backoff,
 }
 
 impl Reporter {

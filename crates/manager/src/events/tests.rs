@@ -12,7 +12,7 @@ fn event(object: ObjectRef, note: &str) -> Event {
 }
 
 fn reporter(sampling: Option<Sampling>) -> Reporter {
-    Reporter { instance: "sluice-0".to_owned(), sampling }
+    Reporter { instance: "sluice-0".to_owned(), sampling, pauses: Backoff::millis(1, 1) }
 }
 
 #[test]
@@ -167,6 +167,56 @@ async fn every_event_that_was_not_recorded_is_made_again_when_it_happens_again()
     }
     drop(sink);
     task.await.unwrap();
+}
+
+/// What comes of so many events on an API server that answers each of the first `failures` requests with this failure: the requests, and what was
+/// dropped.
+async fn sent_to(failure: fn() -> axum::response::Response, failures: usize, events: usize) -> (usize, u64) {
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let client = fake_api::client(move |_: Method, _, _| {
+        let at = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        std::future::ready(if at < failures { failure() } else { fake_api::found(&json!({})) })
+    });
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let waiting = Arc::new(Queue::new(WAITING));
+    for number in 0..events {
+        let object = ObjectRef::namespaced(Kind::Workload, "ns", format!("w-{number}"));
+        waiting.push(event(object, "note"), Instant::now());
+    }
+    waiting.close();
+    send_all(supervisor.clone(), client, reporter(None), Arc::clone(&waiting), Traffic::default()).await;
+    (asked.load(std::sync::atomic::Ordering::Relaxed), waiting.dropped())
+}
+
+#[tokio::test]
+async fn events_wait_while_the_api_server_is_away_and_are_given_up_and_counted_after_a_while() {
+    let away = || fake_api::failed(503, "ServiceUnavailable");
+    assert_eq!(sent_to(away, 8, 20).await, (28, 0), "four wait, and the others behind them");
+    let attempts = usize::try_from(ATTEMPTS).unwrap();
+    assert_eq!(sent_to(away, usize::MAX, 6).await, (6 * attempts, 6));
+}
+
+#[tokio::test]
+async fn an_event_that_a_webhook_keeps_from_being_recorded_does_not_keep_the_others() {
+    let webhook = || fake_api::failed(500, r#"failed calling webhook "policy.example.com""#);
+    assert_eq!(sent_to(webhook, usize::MAX, 6).await, (6 * 2, 6));
+}
+
+#[tokio::test]
+async fn a_refused_event_is_not_sent_again_and_one_that_was_made_unseen_is_there() {
+    let refused = || fake_api::failed(403, "Forbidden");
+    assert_eq!(sent_to(refused, usize::MAX, 6).await, (6, 0), "its namespace is about to go, say");
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let asked = Arc::new(asked);
+    let client = fake_api::client(move |_: Method, _, _| {
+        let first = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+        let (code, reason) = if first { (504, "Timeout") } else { (409, "AlreadyExists") };
+        std::future::ready(fake_api::failed(code, reason))
+    });
+    let event = event(ObjectRef::namespaced(Kind::Workload, "ns", "w"), "note");
+    let call = create(&event, "w.1".to_owned(), &reporter(None), Timestamp::UNIX_EPOCH);
+    assert!(send(&client, &call, Backoff::millis(1, 1)).await.is_ok());
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Election {
     async fn read(&self) -> Result<Option<Lease>, CallError> {
         match Call::get(self.uri(&self.settings.name)).send_as(&self.client, self.timeout()).await {
             Ok(lease) => Ok(Some(lease)),
-            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }

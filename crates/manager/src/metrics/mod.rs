@@ -81,7 +81,7 @@ pub const SET_ASIDE: Metric<1> = Metric::counter(
 pub const EVENTS_DROPPED: Metric<0> = Metric::gauge(
     "sluice_events_dropped",
     [],
-    "Events that were not sent: too many waited, their object had too many, or they came too late.",
+    "Events that were not sent: too many waited, their object had too many, they came too late, or the API server did not take them for a minute.",
 );
 /// How many writes may be in flight.
 pub const WRITES_LIMIT: Metric<0> = Metric::gauge(

@@ -69,8 +69,9 @@ impl Discovery {
         if !self.versions().await?.contains(&format!("{group}/{version}")) {
             return Some(false);
         }
-        match served(&self.client, group, version).await {
-            Ok(served) => Some(served.contains(plural)),
+        // A group that is listed and not found is about to come or to go.
+        match resources(&self.client, group, version).await {
+            Ok(all) => Some(all.iter().any(|one| one.name == plural)),
             Err(error) => {
                 debug!(error = %Chain(&error), "a CRD cannot be looked up");
                 None
@@ -122,16 +123,16 @@ impl Discovery {
 ///
 /// If the API server cannot be reached, refuses for a reason other than a missing group, or does not answer within 10 s.
 pub async fn served(client: &Client, group: &str, version: &str) -> Result<BTreeSet<String>, CallError> {
-    Ok(resources(client, group, version).await?.into_iter().map(|resource| resource.name).collect())
+    match resources(client, group, version).await {
+        Ok(all) => Ok(all.into_iter().map(|resource| resource.name).collect()),
+        Err(error) if error.code() == Some(404) => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
 }
 
 async fn resources(client: &Client, group: &str, version: &str) -> Result<Vec<ApiResource>, CallError> {
     let call = Call::get(format!("/apis/{group}/{version}"));
-    match call.send_as::<ResourceList>(client, TIMEOUT).await {
-        Ok(list) => Ok(list.resources),
-        Err(error) if error.code() == Some(404) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    Ok(call.send_as::<ResourceList>(client, TIMEOUT).await?.resources)
 }
 
 /// Which of `wanted` are not served, as CRD names.
@@ -206,6 +207,19 @@ mod tests {
         assert_eq!(plural("v2", "Foo").await, Some(None));
         let (silent, _) = server(false);
         assert_eq!(silent.plural("a.io", "v1", "Foo").await, None);
+    }
+
+    #[tokio::test]
+    async fn a_group_that_is_listed_and_not_found_says_nothing_of_its_kinds() {
+        let groups = json!({"groups": [{"name": "a.io", "versions": [{"groupVersion": "a.io/v1"}]}]});
+        let client = fake_api::client(move |_: Method, uri: Uri, _| {
+            let answer = if uri.path() == "/apis" { found(&groups) } else { failed(404, "page not found") };
+            std::future::ready(answer)
+        });
+        let discovery = Discovery::new(client.clone());
+        assert_eq!(discovery.serves("a.io", "v1", "foos").await, None);
+        assert_eq!(discovery.plural("a.io", "v1", "Foo").await, None);
+        assert_eq!(served(&client, "a.io", "v1").await.unwrap(), BTreeSet::new());
     }
 
     #[test]

@@ -30,7 +30,8 @@ const LIST_SILENCE: Duration = Duration::from_mins(1);
 const BOOKMARKS: Duration = Duration::from_secs(150);
 /// A watch that ends within this time without a message has failed: asked for again at once, it would be so without end.
 const SHORT: Duration = Duration::from_secs(1);
-/// When watches from a version are refused so often in a row, everything is listed again: what etcd has was replaced by a backup, say.
+/// When watches from a version are refused so often in a row, everything is listed again. (A version that lies in the future is not refused: see
+/// `docs/tasks/maintenance.md` on etcd.)
 const REFUSALS: u32 = 3;
 
 /// Why there is no event. The next call continues: with the same watch, another one, or a list.

@@ -101,6 +101,11 @@ impl SyncTracker {
         reported.insert(kind, epoch) != Some(epoch)
     }
 
+    /// The kind exists: if it is gone later, the engine has to learn that again.
+    pub fn exists(&self, kind: Kind) {
+        self.2.lock().unwrap_or_else(PoisonError::into_inner).remove(&kind);
+    }
+
     /// The engine was rebuilt: everything that exists must be listed again.
     pub fn restart(&self, epoch: u64) {
         let (current, kinds) = &mut *self.locked();
@@ -271,6 +276,8 @@ mod tests {
         assert_eq!(reported(), [true, false, true]);
         tracker.restart(1);
         assert_eq!(reported(), [true, false, true]);
+        tracker.exists(Kind::Node);
+        assert_eq!(reported(), [true, false, false], "it was there meanwhile");
     }
 
     #[test]

@@ -139,11 +139,13 @@ impl<K: Key, T> Lanes<K, T> {
         last: Class,
         passes_over: impl Fn(&K::Group) -> bool,
     ) -> Option<(K, Class, T)> {
-        let lanes = &self.ready[..=last.index()];
-        let next: Vec<_> = lanes.iter().map(|keys| keys.next(&passes_over)).collect();
+        let next: [Option<u64>; Class::ALL.len()] = std::array::from_fn(|lane| {
+            let keys = self.ready[..=last.index()].get(lane)?;
+            keys.next(&passes_over)
+        });
         let first = next.iter().position(Option::is_some)?;
         let second = Class::Admissions.index();
-        let waits = next.get(second).is_some_and(Option::is_some);
+        let waits = next[second].is_some();
         let is_second = waits && self.before_admission >= BETWEEN;
         let turn = if is_second { None } else { self.others_turn(first, &next, now) };
         self.between = if turn.is_some() { 0 } else { (self.between + 1).min(BETWEEN) };
@@ -212,17 +214,24 @@ impl<K: Key, T> Lanes<K, T> {
 
     /// Whether anything waits for its turn.
     pub fn has_waiting(&self) -> bool {
-        self.has_waiting_up_to(Class::Reports)
+        self.ready.iter().any(|keys| keys.len > 0)
     }
 
-    /// Whether anything of a class up to `last` does.
-    pub fn has_waiting_up_to(&self, last: Class) -> bool {
-        self.ready[..=last.index()].iter().any(|keys| keys.len > 0)
+    /// Whether anything of a class up to `last`, and of a group that is not skipped, does.
+    pub fn has_waiting_beside(&self, last: Class, passes_over: impl Fn(&K::Group) -> bool) -> bool {
+        self.ready[..=last.index()].iter().any(|keys| keys.next(&passes_over).is_some())
     }
 
     /// How many keys have an item that waits for its turn, by lane.
     pub fn waiting(&self) -> [usize; Class::ALL.len()] {
         self.ready.each_ref().map(|keys| keys.len)
+    }
+
+    /// How many of them are of groups that are skipped.
+    pub fn skipped(&self, passes_over: impl Fn(&K::Group) -> bool) -> [usize; Class::ALL.len()] {
+        self.ready.each_ref().map(|keys| {
+            keys.groups.iter().filter(|(group, _)| passes_over(group)).map(|(_, keys)| keys.len()).sum()
+        })
     }
 }
 
@@ -398,6 +407,9 @@ mod tests {
         let passed = |lanes: &mut Lanes<&'static str, ()>, over: &[&str]| {
             lanes.pop(NOW, Reports, |key| over.contains(key)).map(|(key, ..)| key)
         };
+        let over = |key: &&str| *key != "c";
+        assert_eq!((lanes.waiting(), lanes.skipped(over)), ([2, 1, 0, 0, 0], [2, 0, 0, 0, 0]));
+        assert!(lanes.has_waiting_beside(Admissions, over) && !lanes.has_waiting_beside(Jobs, over));
         assert_eq!(passed(&mut lanes, &["a", "b"]), Some("c"));
         assert_eq!(passed(&mut lanes, &["a"]), Some("b"));
         assert_eq!(passed(&mut lanes, &["a"]), None);

@@ -57,6 +57,8 @@ pub struct FreePlaces {
     pub sent: usize,
     /// How many of them leave their places to others, because they are where writes hang.
     pub hanging: usize,
+    /// How many of them are no reports, and not where writes hang: these keep the API server busy.
+    pub at_work: usize,
     /// How many reports pause, or are where writes hang: these keep no other report waiting.
     pub idle_reports: usize,
     /// When to look again.
@@ -132,15 +134,19 @@ impl PendingWrites {
                 began => look_again(began.unwrap_or(now) + long_from),
             }
         }
-        let (mut suspects, mut idle_reports, mut others_long) = (0_usize, 0, 0);
+        let (mut suspects, mut idle_reports, mut at_work, mut others_long) = (0_usize, 0, 0, 0);
+        let any_hang = self.suspects.any();
         let (mut passed_over, mut may_last) = (BTreeSet::new(), true);
         for (object, write) in &self.writes {
-            let group = object.group();
             may_last &= write.patience != Patience::Again;
-            let hangs = self.suspects.contains(&group);
-            let is_idle = hangs || write.progress().pauses;
-            idle_reports += usize::from(is_idle && write.class == Class::Reports);
-            if hangs {
+            let hangs = any_hang.then(|| object.group()).filter(|group| self.suspects.contains(group));
+            let is_idle = hangs.is_some() || write.progress().pauses;
+            if write.class == Class::Reports {
+                idle_reports += usize::from(is_idle);
+            } else {
+                at_work += usize::from(!is_idle);
+            }
+            if let Some(group) = hangs {
                 suspects += 1;
                 if !self.suspects.is_slow(&group) {
                     passed_over.insert(group);
@@ -176,6 +182,7 @@ impl PendingWrites {
             places,
             sent,
             hanging,
+            at_work,
             idle_reports,
             again,
             suspects,
@@ -184,6 +191,11 @@ impl PendingWrites {
             finds_out,
             long: kinds,
         }
+    }
+
+    /// Whether the writes of a group that wait are held back because earlier ones hang. They wait for a webhook, and not for the API server.
+    pub fn holds(&self, free: &FreePlaces, group: &Group) -> bool {
+        self.suspects.any() && free.passes_over(group, &self.suspects) && self.suspects.contains(group)
     }
 
     /// Takes the next write that may be sent now, of a class up to `last`. `at` is the same moment as a monotonic time. For a group whose writes
@@ -221,6 +233,8 @@ impl PendingWrites {
             if !self.suspects.is_slow(&group) {
                 free.passed_over.insert(group);
             }
+        } else {
+            free.at_work += usize::from(class != Class::Reports);
         }
         Some(Next { object, class, item, patience })
     }

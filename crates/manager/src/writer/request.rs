@@ -238,7 +238,9 @@ pub fn failure(error: &CallError) -> WriteError {
     match code {
         409 if reason == "AlreadyExists" => WriteError::AlreadyExists(text),
         409 => WriteError::Conflict(text),
-        404 => WriteError::NotFound(text),
+        404 if error.is_not_found() => WriteError::NotFound(text),
+        // The answer of a gateway, or of an API server that does not serve the kind: that passes, or the watch of the kind ends.
+        404 => WriteError::Transient(text),
         // The API server passes etcd's answer, and that of its client of etcd, on as a failure of its own.
         500 if text.contains("request is too large") || text.contains("larger than max") => {
             WriteError::Refused(text)
@@ -275,6 +277,8 @@ mod tests {
             assert!(matches!(of(code, "Any"), WriteError::Transient(_)), "{code}");
         }
         assert!(matches!(of(404, "NotFound"), WriteError::NotFound(_)));
+        let gateway = Call::get("/x").refused(StatusCode::NOT_FOUND, None, b"404 page not found");
+        assert!(matches!(failure(&gateway), WriteError::Transient(_)), "nothing is forgotten for it");
         assert!(matches!(of(409, "Conflict"), WriteError::Conflict(_)));
         assert!(matches!(of(409, "AlreadyExists"), WriteError::AlreadyExists(_)));
         let entity =

@@ -277,6 +277,28 @@ impl Sending {
         (outcome, took, hung)
     }
 
+    /// Pauses before an attempt, for as long as the server `asked`; and again, as before the one after it, while no slot is free. False if no attempt
+    /// is left: other writes need the slots, and the engine requests this one again later.
+    async fn comes_back(
+        &self,
+        attempt: &mut u32,
+        mut asked: Option<Duration>,
+        settles: impl Fn() -> bool,
+    ) -> bool {
+        let mut pausing = self.pause();
+        while *attempt <= ATTEMPTS {
+            tokio::select! {
+                () = self.over(), if !settles() => return true,
+                () = tokio::time::sleep(pause(*attempt, asked.take(), crate::random::bits())) => {}
+            }
+            if settles() || pausing.ends() {
+                return true;
+            }
+            *attempt += 1;
+        }
+        false
+    }
+
     /// Waits until the engine that decided on the write is no more, or what waits is forgotten.
     async fn over(&self) {
         let mut first = self.first.clone();
@@ -301,8 +323,8 @@ impl Sending {
 }
 
 /// Sends a request until the outcome is final, with a few retries; each time only while this process certainly leads. A request that waits for that
-/// is dropped when the lease is lost, or the engine was rebuilt. One that takes long is sent once: other writes need its slot, and the engine
-/// requests it again later.
+/// is dropped when the lease is lost, or the engine was rebuilt. One that takes long, or that a webhook keeps from being carried out, is sent once:
+/// other writes need its slot, and the engine requests it again later.
 ///
 /// An attempt without an answer may have been carried out nevertheless. If a later one is refused, for instance by an API server that has just
 /// started and knows no rights yet, the first one may still have succeeded, and it may have caused a conflict: then the outcome of the write is not
@@ -329,8 +351,9 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             Ok(body) => return Ok(body),
             Err(error) => error,
         };
-        // A webhook that refuses for too many requests says nothing of the server. The engine waits for it: what pauses here takes a place from others.
-        let denied = error.is_of_admission() && error.code() == Some(429);
+        // What a webhook refuses, or one that cannot be called, says nothing of the server. The engine waits for it: what pauses here takes a place
+        // from others.
+        let denied = error.is_of_admission();
         if error.is_overload() && !hung && !error.is_of_admission() {
             server.traffic.refused(Instant::now());
         }
@@ -340,24 +363,22 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             Some(after) => after > LONGEST,
             None => took > LONG,
         };
-        if !error.is_transient() || hung || long || denied || attempt > ATTEMPTS {
-            return Err(match failure(&error) {
-                WriteError::Refused(why) | WriteError::Conflict(why) | WriteError::AlreadyExists(why)
-                    if may_be_done =>
-                {
-                    WriteError::Transient(why)
-                }
-                other => other,
-            });
+        if error.is_transient() && !hung && !long && !denied && attempt <= ATTEMPTS {
+            // Only a refusal for too many requests is certainly not carried out.
+            may_be_done |= error.code() != Some(429);
+            debug!(attempt, error = %Chain(&error), "a write is tried again");
+            let settles = || may_be_done && call.method != Method::GET && server.traffic.is_ending();
+            if sending.comes_back(&mut attempt, error.retry_after(), settles).await {
+                continue;
+            }
         }
-        // Only a refusal for too many requests is certainly not carried out.
-        may_be_done |= error.code() != Some(429);
-        debug!(attempt, error = %Chain(&error), "a write is tried again");
-        let _pausing = sending.pause();
-        let settles = may_be_done && call.method != Method::GET && server.traffic.is_ending();
-        tokio::select! {
-            () = sending.over(), if !settles => {}
-            () = tokio::time::sleep(pause(attempt, error.retry_after(), crate::random::bits())) => {}
-        }
+        return Err(match failure(&error) {
+            WriteError::Refused(why) | WriteError::Conflict(why) | WriteError::AlreadyExists(why)
+                if may_be_done =>
+            {
+                WriteError::Transient(why)
+            }
+            other => other,
+        });
     }
 }

@@ -100,11 +100,16 @@ pub struct Suspects {
 }
 
 impl Suspects {
+    /// Whether writes of any group hang.
+    pub fn any(&self) -> bool {
+        !self.hanging.0.is_empty()
+    }
+
     /// Whether writes of a group hang. If those of a kind of jobs hang in several namespaces, and are answered soon in none, that kind's own webhook
     /// is dead. If those of Workloads do, the server or Sluice's webhook is slow: then no tenant needs protection from another one.
     pub fn contains(&self, group: &Group) -> bool {
         let (kind, _) = *group;
-        if self.are_slow_everywhere(kind) {
+        if !self.any() || self.are_slow_everywhere(kind) {
             return false;
         }
         let is_dead = || {

@@ -9,13 +9,15 @@ use serde_json::json;
 use sluice_engine::effect::Purpose;
 use sluice_engine::input::Kind;
 
+use super::class::Class;
 use super::sending::Outcome;
-use super::traffic::Traffic;
+use super::traffic::{Numbers, Traffic};
 use super::*;
 use crate::fake_api::{self, found};
 use crate::lease::deadline::{self, Deadline, Until};
 use crate::supervise::tests::supervisor;
 
+mod held;
 mod outcomes;
 mod paced;
 
@@ -327,7 +329,7 @@ async fn at_the_highest_limit_too_it_turns_out_that_all_writes_under_way_hang() 
     let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
-    traffic.set(limit::HIGHEST, 0, &[0; Class::ALL.len()]);
+    traffic.set(&Numbers { in_flight: limit::HIGHEST, ..Numbers::default() });
     while traffic.limit() < limit::HIGHEST {
         traffic.answered(Kind::Workload, true, Instant::now(), Duration::from_millis(1));
     }

@@ -63,9 +63,33 @@ impl Reviewed {
 #[derive(Clone, Debug)]
 pub struct Traffic(Arc<Shared>);
 
+/// How many writes there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Numbers {
+    /// Those that were begun and have not ended.
+    pub begun: usize,
+    /// Those of them that do not pause.
+    pub in_flight: usize,
+    /// Those of these that hang and give their slots to others.
+    pub hanging: usize,
+    /// Those that wait, by lane.
+    pub waiting: [usize; Class::ALL.len()],
+    /// Those of these that are held back because others hang, by lane.
+    pub held: [usize; Class::ALL.len()],
+}
+
+impl Numbers {
+    /// Those that wait for the API server, by lane.
+    pub fn ready(&self) -> [usize; Class::ALL.len()] {
+        std::array::from_fn(|lane| self.waiting[lane].saturating_sub(self.held[lane]))
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     limit: Mutex<Limit>,
+    /// Writes that were begun and have not ended.
+    begun: AtomicUsize,
     in_flight: AtomicUsize,
     /// Writes that hang and give their slots to others.
     hanging: AtomicUsize,
@@ -76,7 +100,7 @@ struct Shared {
     pausing: watch::Sender<usize>,
     /// How many of them wait in turn for an answer that may be large.
     in_turn: AtomicUsize,
-    /// How many writes are in flight or wait.
+    /// How many writes are in flight or wait for the API server.
     busy: watch::Sender<usize>,
     /// When the last of the writes was sent that were answered soon, by kinds.
     soon: Mutex<[Option<Instant>; Reviewed::ALL.len()]>,
@@ -90,6 +114,7 @@ impl Default for Traffic {
     fn default() -> Self {
         let shared = Shared {
             limit: Mutex::default(),
+            begun: AtomicUsize::default(),
             in_flight: AtomicUsize::default(),
             hanging: AtomicUsize::default(),
             ending: AtomicBool::default(),
@@ -107,11 +132,33 @@ impl Default for Traffic {
 
 /// A pausing write gives its slot to another one.
 #[derive(Debug)]
-pub struct Pausing(Traffic);
+pub struct Pausing {
+    traffic: Traffic,
+    is_over: bool,
+}
+
+impl Pausing {
+    /// The write has a slot again, if one is free; whether it has.
+    pub fn ends(&mut self) -> bool {
+        let (shared, limit) = (&self.traffic.0, self.traffic.limit());
+        let elsewhere = shared.hanging.load(Ordering::Relaxed);
+        let begun = shared.begun.load(Ordering::Relaxed);
+        // Those whose pauses end at the same time come one after the other.
+        self.is_over = self.is_over
+            || shared.pausing.send_if_modified(|pausing| {
+                let is_free = begun.saturating_sub(*pausing + elsewhere) < limit;
+                *pausing -= usize::from(is_free);
+                is_free
+            });
+        self.is_over
+    }
+}
 
 impl Drop for Pausing {
     fn drop(&mut self) {
-        self.0.0.pausing.send_modify(|pausing| *pausing -= 1);
+        if !self.is_over {
+            self.traffic.0.pausing.send_modify(|pausing| *pausing -= 1);
+        }
     }
 }
 
@@ -121,7 +168,7 @@ pub struct InTurn(Pausing);
 
 impl Drop for InTurn {
     fn drop(&mut self) {
-        self.0.0.0.in_turn.fetch_sub(1, Ordering::Relaxed);
+        self.0.traffic.0.in_turn.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -188,7 +235,7 @@ impl Traffic {
     /// A write pauses until what is given is dropped.
     pub fn pause(&self) -> Pausing {
         self.0.pausing.send_modify(|pausing| *pausing += 1);
-        Pausing(self.clone())
+        Pausing { traffic: self.clone(), is_over: false }
     }
 
     /// How many writes pause.
@@ -279,14 +326,15 @@ impl Traffic {
         self.0.ending.load(Ordering::Relaxed)
     }
 
-    /// The numbers of writes in flight, of those that hang and give their slots to others, and of those that wait, by lane.
-    pub fn set(&self, in_flight: usize, hanging: usize, waiting: &[usize; Class::ALL.len()]) {
-        self.0.in_flight.store(in_flight, Ordering::Relaxed);
-        self.0.hanging.store(hanging, Ordering::Relaxed);
-        for (known, now) in self.0.waiting.iter().zip(waiting) {
-            known.store(*now, Ordering::Relaxed);
+    /// So many writes there are now.
+    pub fn set(&self, now: &Numbers) {
+        self.0.begun.store(now.begun, Ordering::Relaxed);
+        self.0.in_flight.store(now.in_flight, Ordering::Relaxed);
+        self.0.hanging.store(now.hanging, Ordering::Relaxed);
+        for (known, now) in self.0.waiting.iter().zip(now.waiting) {
+            known.store(now, Ordering::Relaxed);
         }
-        let busy = in_flight.saturating_sub(hanging) + waiting.iter().sum::<usize>();
+        let busy = now.in_flight.saturating_sub(now.hanging) + now.ready().iter().sum::<usize>();
         self.0.busy.send_if_modified(|known| std::mem::replace(known, busy) != busy);
     }
 
@@ -364,12 +412,31 @@ mod tests {
         assert_eq!((traffic.in_turn(), *traffic.pausing().borrow()), (0, 0));
     }
 
+    #[test]
+    fn what_pauses_comes_back_to_free_slots_alone() {
+        let traffic = Traffic::default();
+        let mut pausing: Vec<_> = (0..20).map(|_| traffic.pause()).collect();
+        // Of 8 slots 3 are in use, and another write hangs elsewhere.
+        traffic.set(&Numbers { begun: 24, in_flight: 4, hanging: 1, ..Numbers::default() });
+        let back = pausing.iter_mut().map(Pausing::ends).filter(|back| *back).count();
+        assert_eq!((back, *traffic.pausing().borrow()), (5, 15));
+        assert!(pausing[0].ends(), "it has its slot");
+        assert!(!pausing[5].ends());
+        drop(pausing);
+        assert_eq!(*traffic.pausing().borrow(), 0);
+    }
+
     #[tokio::test]
     async fn events_go_when_there_is_room_or_after_a_moment() {
         let traffic = Traffic::default();
-        traffic.set(4, 0, &[0; Class::ALL.len()]);
+        let mut numbers = Numbers { in_flight: 4, ..Numbers::default() };
+        traffic.set(&numbers);
         assert_eq!(traffic.room_for_event(3).now_or_never(), Some(()), "8 may be in flight");
-        traffic.set(4, 0, &[1, 0, 0, 0, 0]);
+        (numbers.waiting, numbers.held) = ([300, 0, 0, 0, 1], [300, 0, 0, 0, 1]);
+        traffic.set(&numbers);
+        assert_eq!(traffic.room_for_event(3).now_or_never(), Some(()), "these wait for a webhook");
+        (numbers.waiting, numbers.held) = ([1, 0, 0, 0, 0], [0; 5]);
+        traffic.set(&numbers);
         assert_eq!((traffic.in_flight(), traffic.waiting(Class::Jobs)), (4, 1));
         let began = Instant::now();
         let event = traffic.room_for_event(3);

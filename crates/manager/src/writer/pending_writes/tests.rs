@@ -7,6 +7,7 @@ use sluice_engine::input::Kind;
 use tokio::sync::watch;
 
 use super::super::sending::{LONG, Outcome, Progress, Request};
+use super::super::traffic::Numbers;
 use super::*;
 
 const JOB: Kind = Kind::Job(JobKind::JOB);
@@ -131,6 +132,21 @@ fn one_that_hangs_keeps_only_those_of_its_namespace_and_kind_waiting() {
     assert!(!may_go(&writes, &free, JOB_SETS, "dead"));
     assert!(may_go(&writes, &free, JOB_SETS, "a"));
     assert!(may_go(&writes, &free, Kind::Workload, "dead"));
+}
+
+#[test]
+fn what_a_dead_webhook_holds_back_does_not_wait_for_the_api_server() {
+    let traffic = Traffic::default();
+    let (mut writes, began) = pending(&[(JOB_SETS, "dead", 2)]);
+    begin(&mut writes, object(JOB, "live", 0), began + LONG);
+    let holds = |writes: &PendingWrites, free: &FreePlaces| {
+        [(JOB_SETS, "dead"), (JOB, "live")].map(|(kind, ns)| writes.holds(free, &object(kind, ns, 9).group()))
+    };
+    let free = writes.free_places(began + LONG, 0, &traffic);
+    assert_eq!((free.at_work, holds(&writes, &free)), (3, [false, false]), "the server may be slow");
+    answered(&mut writes, &traffic, JOB, began + Duration::from_millis(1));
+    let free = writes.free_places(began + LONG, 0, &traffic);
+    assert_eq!((free.at_work, holds(&writes, &free)), (1, [true, false]));
 }
 
 /// Pods that jobs left behind are looked for in a namespace, and deleted there: a webhook of its tenant's may be asked about that.
@@ -260,7 +276,12 @@ impl Pool {
             self.waited.insert(Arc::clone(&object.namespace), (now - since, now));
             self.sent.push(Sent { object, at: now, timeout, progress, given_up: given_up.subscribe() });
         }
-        self.traffic.set(free.sent, free.hanging, &self.lanes.waiting());
+        self.traffic.set(&Numbers {
+            in_flight: free.sent,
+            hanging: free.hanging,
+            waiting: self.lanes.waiting(),
+            ..Numbers::default()
+        });
         self.most = self.most.max(self.sent.len());
         over
     }

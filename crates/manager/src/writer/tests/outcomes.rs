@@ -58,6 +58,41 @@ async fn a_webhook_that_has_too_many_requests_says_nothing_of_the_server_and_is_
 }
 
 #[tokio::test]
+async fn a_webhook_that_cannot_be_called_is_left_to_the_engine() {
+    let sent = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&sent);
+    let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+        *count.lock().unwrap() += 1;
+        let why = r#"failed calling webhook "policy.example.com": connect: connection refused"#;
+        async move { fake_api::failed(500, why) }
+    });
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+    assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
+    assert_eq!(*sent.lock().unwrap(), 1, "it keeps no place from others for more attempts");
+}
+
+#[tokio::test]
+async fn a_write_that_finds_no_free_slot_after_its_pauses_is_given_back() {
+    for (in_flight, expected) in [(7, 5), (8, 1)] {
+        let traffic = Traffic::default();
+        // With the pausing write itself.
+        let numbers = Numbers { begun: in_flight + 1, in_flight: in_flight + 1, ..Numbers::default() };
+        traffic.set(&numbers);
+        let sent = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&sent);
+        let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
+            *count.lock().unwrap() += 1;
+            async { fake_api::failed(503, "ServiceUnavailable") }
+        });
+        let server = Server::new(client, Deadline::never(), traffic.clone());
+        let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+        assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
+        assert_eq!((*sent.lock().unwrap(), *traffic.pausing().borrow()), (expected, 0), "{in_flight} of 8");
+    }
+}
+
+#[tokio::test]
 async fn a_write_for_which_the_server_asks_to_wait_long_is_given_back_at_once() {
     let sent = Arc::new(Mutex::new(0));
     let count = Arc::clone(&sent);
@@ -86,7 +121,9 @@ async fn sent_at_the_end(status: u16) -> (usize, bool) {
                 opened.acquire().await.unwrap().forget();
                 return fake_api::failed(status, "NotNow");
             }
-            found(&json!({"metadata": {"name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}))
+            found(
+                &json!({"metadata": {"name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
+            )
         }
     });
     let (answering, mut answered) = noting();

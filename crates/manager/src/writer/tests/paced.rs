@@ -127,6 +127,9 @@ async fn reports_use_half_of_the_places_while_nothing_else_is_there_and_delay_no
     }
     let start = |id| WriteRequest { purpose: Purpose::StartJob, ..request(id, &format!("start-{id}")) };
     let names = || sent.lock().unwrap().clone();
+    while names().len() < limit / 2 {
+        tokio::task::yield_now().await;
+    }
     writer.write(0, start(100));
     while !names().contains(&"start-100".to_owned()) {
         tokio::task::yield_now().await;
@@ -340,6 +343,32 @@ async fn what_was_answered_gives_its_slot_to_others_while_it_waits_for_the_engin
     }
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
     assert_eq!(*traffic.pausing().borrow(), 0);
+}
+
+#[tokio::test]
+async fn however_many_lesser_writes_pause_a_start_and_an_admission_have_places() {
+    let (client, gate, sent) = gated();
+    gate.add_permits(1_000);
+    let (answering, _answered) = noting();
+    let full = answering.intake.place(usize::MAX).await;
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let server = Server::new(client, Deadline::never(), Traffic::default());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..200 {
+        writer.write(0, WriteRequest { purpose: Purpose::CreateWorkload, ..request(id, &format!("w{id}")) });
+    }
+    settled().await;
+    let count = || sent.lock().unwrap().len();
+    assert_eq!(count(), limit::HIGHEST * 5 / 4, "the others wait");
+    for (id, purpose) in [(200, Purpose::StartJob), (201, Purpose::ReserveQuota)] {
+        writer.write(0, WriteRequest { purpose, ..request(id, &format!("first-{id}")) });
+    }
+    settled().await;
+    let last: Vec<_> = sent.lock().unwrap().iter().skip(limit::HIGHEST * 5 / 4).cloned().collect();
+    assert_eq!(last, ["first-200", "first-201"]);
+    drop(full);
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
 }
 
 #[tokio::test]
