@@ -118,7 +118,7 @@ pub(crate) fn place_groups(
         let found = found.map_err(|failure| Unplaced { group: at, failure })?;
         for (member, placement) in group.members.iter().zip(found) {
             if at + 1 < demand.groups.len() {
-                assumed.push(placement.pods.clone());
+                assumed.push(placement.taken().clone());
             }
             placed.push(PodSetNodes {
                 pod_set: member.pod_set,

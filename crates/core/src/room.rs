@@ -52,7 +52,7 @@ pub struct CapacityNode<'a> {
 /// What pods use of a node: cpu in milli-CPU, everything else in whole units; `pods` is 1.
 pub type PodRequests = [(Name, Amount)];
 
-/// By the number of a workload: its pods on nodes that no topology assignment placed, by the names of these nodes.
+/// By the number of a workload: what its pods take of nodes that no topology assignment has, by the names of these nodes.
 pub type PodsApart<'a> = BTreeMap<usize, Vec<(&'a str, &'a PodRequests)>>;
 
 /// The free part of nodes, with all trial changes.

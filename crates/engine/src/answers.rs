@@ -58,6 +58,9 @@ impl Engine {
         if matches!(open.purpose, Purpose::Pend | Purpose::Bypassed) {
             self.report_answered();
         }
+        if open.purpose == Purpose::Reclaim && result.is_err() {
+            self.reclaimable_not_taken(&workload_key(&open.object));
+        }
         if open.purpose == Purpose::StartJob
             && let Some(job) = job_key(&open.object).and_then(|key| self.world.jobs.get(&key))
         {

@@ -13,6 +13,7 @@ use crate::report::FlavorMode;
 use crate::spec::CheckController;
 use crate::topology::PlacedPods;
 use crate::view::{Head, View};
+use crate::workload::PodSetSpec;
 use crate::workloads::PodSetNodes;
 
 /// Where a pod set's pods go.
@@ -34,12 +35,12 @@ pub(crate) fn demand<'a>(
 ) -> Result<(WorkloadToPlace<'a>, Vec<PodSetNodes>), (usize, Refusal)> {
     let shape = view.workload(head.workload).shape;
     let mut demand = WorkloadToPlace {
-        pod_sets: view.world.shapes.pod_sets(shape),
+        pod_sets: pod_sets(view, head),
         shape: Some(&**view.world.shapes.get(shape)),
         ..WorkloadToPlace::default()
     };
     let mut delayed = Vec::new();
-    if !uses_topology(view, assignment) {
+    if !uses_topology(view, head, assignment) {
         return Ok((demand, delayed));
     }
     for (at, group) in plan.groups.iter().enumerate() {
@@ -68,9 +69,14 @@ pub(crate) fn demand<'a>(
     Ok((demand, delayed))
 }
 
-/// Whether any flavor of an assignment has a topology.
-fn uses_topology(view: &View<'_>, assignment: &Assignment) -> bool {
+/// Whether any flavor of an assignment has a topology, or any pod set asks for one.
+fn uses_topology(view: &View<'_>, head: &Head, assignment: &Assignment) -> bool {
     assignment.flavors.iter().any(|assigned| has_topology(view, assigned.flavor))
+        || pod_sets(view, head).iter().any(|pod_set| pod_set.topology.is_some())
+}
+
+fn pod_sets<'a>(view: &View<'a>, head: &Head) -> &'a [PodSetSpec] {
+    view.world.shapes.pod_sets(view.workload(head.workload).shape)
 }
 
 fn has_topology(view: &View<'_>, flavor: FlavorId) -> bool {
@@ -78,7 +84,7 @@ fn has_topology(view: &View<'_>, flavor: FlavorId) -> bool {
     spec.is_some_and(|spec| spec.topology.is_some())
 }
 
-/// The only flavor with a topology that the pod sets of a group have.
+/// The only flavor with a topology that the pod sets of a group have. If they ask for one, they must have it.
 fn nodes_of(
     view: &View<'_>,
     head: &Head,
@@ -91,7 +97,11 @@ fn nodes_of(
     flavors.sort_unstable();
     flavors.dedup();
     match flavors[..] {
-        [] => Ok(Nodes::None),
+        [] => {
+            let pod_sets = pod_sets(view, head);
+            let asks = |&at: &usize| pod_sets[at].topology.is_some() && assignment.count(at) > 0;
+            if group.members.iter().any(asks) { Err(Refusal::NoTopology) } else { Ok(Nodes::None) }
+        }
         [flavor] if is_delayed(view, head, flavor) => Ok(Nodes::Delayed(flavor)),
         [flavor] => Ok(Nodes::Placed(flavor)),
         _ => {
@@ -127,7 +137,7 @@ fn previous(view: &View<'_>, pod_set: usize) -> Option<crate::topology::SharedAs
 
 /// Looks for nodes in the assigned flavors. If nodes are short, they may be found after preemption, or never if even empty nodes are not enough.
 pub(super) fn place(view: &mut View<'_>, head: &Head, plan: &Plan, assignment: &mut Assignment) {
-    if assignment.mode == Mode::NoFit || !uses_topology(view, assignment) {
+    if assignment.mode == Mode::NoFit || !uses_topology(view, head, assignment) {
         return;
     }
     let (demand, delayed) = match demand(view, head, plan, assignment) {

@@ -106,6 +106,8 @@ pub enum Refusal {
         /// The flavors.
         flavors: Vec<Name>,
     },
+    /// The pod set asks for nodes by topology, and none of its resources has a flavor with one.
+    NoTopology,
     /// Quota is free or may become so, but the nodes have no place for the pods.
     NoPlacement {
         /// The flavor.
@@ -149,7 +151,7 @@ impl Refusal {
             | Self::Ungated { flavor }
             | Self::NoPlacement { flavor, .. }
             | Self::OtherFlavor { flavor, .. } => (Some(flavor), None),
-            Self::SeveralTopologies { .. } => (None, None),
+            Self::SeveralTopologies { .. } | Self::NoTopology => (None, None),
             Self::ExceedsMaxQuota { flavor, resource, .. }
             | Self::InsufficientQuota { flavor, resource, .. }
             | Self::InsufficientCapacity { flavor, resource, .. } => (Some(flavor), Some(resource)),
@@ -204,6 +206,7 @@ impl Display for Refusal {
             Refusal::SeveralTopologies { flavors } => {
                 write!(f, "more than one flavor assigned: {}", flavors.join(", "))
             }
+            Refusal::NoTopology => f.write_str("no TAS flavor assigned"),
             Refusal::NoPlacement { failure, .. } => f.write_str(&failure.message()),
             Refusal::InsufficientCapacity { flavor, resource, missing, .. } => write!(
                 f,

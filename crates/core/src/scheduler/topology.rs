@@ -183,10 +183,25 @@ impl Scheduler {
 
     /// Where the pods of a workload are that holds quota: for each pod set with nodes, its place in the workload.
     pub fn nodes(&self, key: &WorkloadKey) -> Vec<(usize, crate::SharedAssignment)> {
+        let pod_sets = self.pod_sets_with_nodes(key);
+        pod_sets.filter_map(|nodes| Some((nodes.pod_set, nodes.assignment.clone()?))).collect()
+    }
+
+    /// What each pod of these pod sets takes of its node, without `pods`, of which it takes one: cpu in milli-CPU, everything else in whole units.
+    pub fn node_requests(&self, key: &WorkloadKey) -> Vec<(usize, Vec<(Name, Amount)>)> {
+        let each = |nodes: &PodSetNodes| {
+            let amounts = nodes.pods.per_pod.iter();
+            let each =
+                amounts.map(|&(id, amount)| (self.world.names.resource_name(id).clone(), Amount(amount)));
+            (nodes.pod_set, each.collect())
+        };
+        self.pod_sets_with_nodes(key).filter(|nodes| nodes.assignment.is_some()).map(each).collect()
+    }
+
+    fn pod_sets_with_nodes(&self, key: &WorkloadKey) -> impl Iterator<Item = &PodSetNodes> {
         let reservation =
             self.world.workloads.find(key).and_then(|id| self.world.workloads.get(id).reservation());
         let topology = reservation.and_then(|reservation| reservation.topology.as_deref());
-        let pod_sets = topology.into_iter().flat_map(|topology| &topology.pod_sets);
-        pod_sets.filter_map(|nodes| Some((nodes.pod_set, nodes.assignment.clone()?))).collect()
+        topology.into_iter().flat_map(|topology| &topology.pod_sets)
     }
 }

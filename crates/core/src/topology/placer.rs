@@ -211,7 +211,18 @@ impl Placer<'_> {
         PodSetPlacement {
             assignment: TopologyAssignment { levels: levels[from..].to_vec(), domains }.into(),
             pods: self.pods(leaves, per_pod),
+            moved: None,
         }
+    }
+
+    /// The same if only those in the leaves `moved` were not there before.
+    pub(crate) fn replacement(
+        &self,
+        leaves: &InLeaves,
+        moved: &InLeaves,
+        per_pod: &[(ResourceId, i64)],
+    ) -> PodSetPlacement {
+        PodSetPlacement { moved: Some(self.pods(moved, per_pod)), ..self.placement(leaves, per_pod) }
     }
 
     /// A failure in which no nodes are counted.

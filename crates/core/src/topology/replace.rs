@@ -84,7 +84,7 @@ impl Placer<'_> {
         let kept: InLeaves = rows.iter().filter_map(|row| Some((row.leaf?, row.count))).collect();
         let lost = previous.domains.iter().find(|domain| is_on(domain, self.lost));
         let Some(node) = lost.and_then(|domain| domain.values.last()) else {
-            return Ok(self.placement(&kept, pod_set.per_pod));
+            return Ok(self.replacement(&kept, &InLeaves::new(), pod_set.per_pod));
         };
         if let Some(why) = self.keeps_whole_slice(pod_set, &rows) {
             return Err(unmoved(self.not_replaced(node), why));
@@ -111,10 +111,10 @@ impl Placer<'_> {
                     (found, leaves)
                 });
                 self.assume(&found, pod_set.per_pod);
-                Ok(self.placement(&leaves, pod_set.per_pod))
+                Ok(self.replacement(&leaves, &found, pod_set.per_pod))
             }
             Err(failure) => match self.move_slices(pod_set, count, &rows) {
-                Ok(leaves) => Ok(self.placement(&leaves, pod_set.per_pod)),
+                Ok((leaves, moved)) => Ok(self.replacement(&leaves, &moved, pod_set.per_pod)),
                 Err(None) => Err(failure),
                 Err(Some(why)) => Err(unmoved(failure, why)),
             },

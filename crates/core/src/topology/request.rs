@@ -77,6 +77,15 @@ pub(crate) struct PodSetPlacement {
     pub(crate) assignment: SharedAssignment,
     /// The same by id, with the usage of each pod.
     pub(crate) pods: PlacedPods,
+    /// With lost nodes: those of them that go to other nodes. All others are counted as used already.
+    pub(crate) moved: Option<PlacedPods>,
+}
+
+impl PodSetPlacement {
+    /// What is used besides all that was before.
+    pub(crate) fn taken(&self) -> &PlacedPods {
+        self.moved.as_ref().unwrap_or(&self.pods)
+    }
 }
 
 /// The places of the pod sets of one request, in its order.

@@ -125,14 +125,14 @@ impl Placer<'_> {
         leaves_it.then(|| "its pod set is placed together with another one".into())
     }
 
-    /// Finds another domain for each slice that lost pods: returns the places of all pods of the pod set, by rank. Of several layers of slices the
-    /// innermost for which there is room moves, within the domain of the layer around it. Fails with the reason if none moves.
+    /// Finds another domain for each slice that lost pods: returns the places of all pods of the pod set, by rank, and of those that move. Of several
+    /// layers of slices the innermost for which there is room moves, within the domain of the layer around it. Fails with the reason if none moves.
     pub(crate) fn move_slices(
         &mut self,
         pod_set: &PodSetToPlace<'_>,
         lost: i64,
         rows: &[Row],
-    ) -> Result<InLeaves, Option<Box<str>>> {
+    ) -> Result<(InLeaves, InLeaves), Option<Box<str>>> {
         let Some(request) = pod_set.request.filter(|_| *self.slice_moves != SliceMoves::Off) else {
             return Err(None);
         };
@@ -145,7 +145,7 @@ impl Placer<'_> {
         let mut why = String::new();
         for layer in (0..=innermost).rev() {
             match self.move_layer(pod_set, request, layer, rows) {
-                Ok(leaves) => return Ok(leaves),
+                Ok(found) => return Ok(found),
                 Err(text) => why = text,
             }
         }
@@ -159,7 +159,7 @@ impl Placer<'_> {
         request: &TopologyRequest,
         at: usize,
         rows: &[Row],
-    ) -> Result<InLeaves, String> {
+    ) -> Result<(InLeaves, InLeaves), String> {
         let layer = &request.slices[at];
         let Some(level) = self.tree.level(&layer.level).filter(|_| layer.size > 0) else {
             return Err(format!("the topology has no level {}", layer.level));
@@ -200,7 +200,7 @@ impl Placer<'_> {
                 Ok((found, _)) => {
                     if let Some(leaves) = put(&pieces, |slice, _| broken.contains(&slice), &found) {
                         self.assume(&found, pod_set.per_pod);
-                        return Ok(leaves);
+                        return Ok((leaves, found));
                     }
                 }
                 Err(failure) => why = Some(failure.message()),

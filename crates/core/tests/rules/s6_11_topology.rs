@@ -109,6 +109,30 @@ fn s6_11_05_the_resources_of_a_pod_set_have_one_flavor_with_a_topology() {
 }
 
 #[test]
+fn s6_11_05_a_request_needs_a_resource_whose_flavor_has_a_topology() {
+    let mut w = configured(|config| config.ignore_undeclared = true);
+    host(&mut w, "r1", "h1", 4);
+    w.cq(cq("a").quota(q(4)).flavor("credits", &[("credit", q(10))]));
+    // Of what these pods ask of their node nothing is covered; of what they ask of quota all is only counted.
+    let nothing = |job: Job| required(job.req("other", 1), RACK);
+    let counted = |job: Job| {
+        let transformed = required(job.req("credit", 2), RACK);
+        transformed.pod(|pods| pods.node_requests = Some(vec![(n("other"), Amount(1))]))
+    };
+    let beside = |job: Job| nothing(required(job.gpu(1), RACK).pod_set("second"));
+    for (name, asks) in
+        [("nothing", &nothing as &dyn Fn(Job) -> Job), ("counted", &counted), ("beside", &beside)]
+    {
+        w.submit(asks(job(name, "a")));
+        let lines = w.cycle();
+        assert_eq!(lines, [format!("{name} TopologyPlacementFailed")]);
+        assert!(w.message(name).ends_with("no TAS flavor assigned"), "{}", w.message(name));
+    }
+    w.submit(job("free", "a").req("other", 1));
+    assert_eq!(w.cycle(), ["free admitted "], "it asks for no nodes");
+}
+
+#[test]
 fn s6_11_06_checks_that_bring_nodes_delay_the_placement() {
     for controller in [CheckController::MultiKueue, CheckController::ProvisioningRequest] {
         let mut w = world();

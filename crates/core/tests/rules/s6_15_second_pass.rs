@@ -2,8 +2,8 @@
 
 use crate::world::{World, cohort, cq, job, n, node, q, topology};
 use sluice_core::{
-    AssignedDomain, FairSharing, FairStrategy, HOSTNAME, PreemptionPolicy, StopPolicy, TopologyAssignment,
-    WorkloadKey, WorkloadState,
+    AssignedDomain, FairSharing, FairStrategy, HOSTNAME, PreemptionPolicy, SharedAssignment, StopPolicy,
+    TopologyAssignment, WorkloadKey, WorkloadState,
 };
 
 const NOT_YET: &str = "no topology domains at level: kubernetes.io/hostname";
@@ -263,6 +263,24 @@ fn s6_15_12_pods_on_a_node_that_failed_get_another_one() {
 }
 
 #[test]
+fn s6_15_12_pods_that_stay_count_once_for_the_pod_sets_after_theirs() {
+    for (gpus, says) in [(3, "p placed main h2=2; rest h2=1"), (2, "p not replaced: h1")] {
+        let mut w = world();
+        w.cq(cq("a").quota(q(4)));
+        room(&mut w, "h1", 2);
+        room(&mut w, "h2", gpus);
+        w.holding(job("p", "a").gpu(1).count(2).pod_set("rest").gpu(1), "a", "default", |state| {
+            if let WorkloadState::Reserved { admission, topology, .. } = state {
+                admission.pod_sets[0].topology = Some(on(&[("h1", 1), ("h2", 1)]));
+                admission.pod_sets[1].topology = Some(on(&[("h1", 1)]));
+                topology.unhealthy_nodes = vec![n("h1")];
+            }
+        });
+        assert_eq!(w.cycle(), [says], "two pods lost their node, and one has its own on h2");
+    }
+}
+
+#[test]
 fn s6_15_13_a_workload_that_gets_no_other_node_is_evicted_at_once_or_tried_again() {
     for fail_fast in [true, false] {
         let mut w = with_topology(World::configured(|config| {
@@ -306,14 +324,17 @@ fn s6_15_13_nodes_that_a_head_only_reserved_replace_a_failed_one() {
     assert_eq!(lines[1..], ["p placed main h3=1"]);
 }
 
+/// Pods on these nodes.
+fn on(nodes: &[(&str, i64)]) -> SharedAssignment {
+    let domain = |(name, count): &(&str, i64)| AssignedDomain { values: vec![n(name)], count: *count };
+    TopologyAssignment { levels: vec![n(HOSTNAME)], domains: nodes.iter().map(domain).collect() }.into()
+}
+
 /// A running workload of pods of one GPU is on these nodes, one of which fails.
 fn fails(w: &mut World, count: i64, nodes: &[(&str, i64)], lost: &str) {
-    let domain = |(name, count): &(&str, i64)| AssignedDomain { values: vec![n(name)], count: *count };
-    let assignment =
-        TopologyAssignment { levels: vec![n(HOSTNAME)], domains: nodes.iter().map(domain).collect() };
     w.holding(job("p", "a").gpu(1).count(count), "a", "default", |state| {
         if let WorkloadState::Reserved { admission, topology, .. } = state {
-            admission.pod_sets[0].topology = Some(assignment.into());
+            admission.pod_sets[0].topology = Some(on(nodes));
             topology.unhealthy_nodes = vec![n(lost)];
         }
     });

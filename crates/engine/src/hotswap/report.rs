@@ -23,6 +23,8 @@ const OUT_OF_COHORT_RECLAMATION: &str = "OutOfCohortReclamation";
 const NOT_MOVED: &str = "HotswapNotPossible";
 /// The highest number of unhealthy nodes in a status (docs/reference/01-api.md 1.5).
 pub(crate) const MOST_LISTED: usize = 8;
+/// The longest name of an unhealthy node in a status, in characters. Names of Nodes may be longer.
+const LONGEST_LISTED: usize = 63;
 
 /// Whether an eviction is for lost nodes: of a Workload on them, or of one that makes room for such a Workload.
 pub(crate) fn is_for_nodes(eviction: &Eviction) -> bool {
@@ -125,7 +127,7 @@ impl Engine {
     /// Keeps the list of lost nodes in the status, and says why nothing is done when either is new.
     fn list_nodes(&mut self, key: &WorkloadKey, nodes: &[String], why: Option<NotMoved>) {
         let Some(entry) = self.world.workloads.get(key) else { return };
-        let listed = nodes.iter().take(MOST_LISTED);
+        let listed = nodes.iter().filter(|name| name.len() <= LONGEST_LISTED).take(MOST_LISTED);
         let same = entry.status().unhealthy_nodes.iter().map(|n| &n.name).eq(listed.clone())
             || self.replaces_nodes(key);
         let busy = entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now);

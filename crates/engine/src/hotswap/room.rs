@@ -45,10 +45,10 @@ impl Engine {
         room.assign_nodes(lost.map(|seen| seen.name), self.pods_apart(snapshot), leaving);
     }
 
-    /// The pods of Workloads with quota which the core counts one by one.
+    /// The pods of Workloads with quota which the core counts one by one, and what it counts of each.
     fn pods_apart<'a>(&'a self, snapshot: &Snapshot<'a>) -> PodsApart<'a> {
         let mut apart = PodsApart::new();
-        for key in self.topology.counted() {
+        for (key, node, requests) in self.topology.counted() {
             let Some(pod) = self.world.pods.get(key) else { continue };
             let of = self.workloads_of_pod(key, pod).find_map(|of| {
                 let at = snapshot.number(self, of)?;
@@ -56,7 +56,7 @@ impl Engine {
                 (holds(entry) && !pod.is_of_former_run(entry)).then_some(at)
             });
             if let Some(of) = of {
-                apart.entry(of).or_default().push((&*pod.node, &*pod.requests));
+                apart.entry(of).or_default().push((&**node, requests));
             }
         }
         apart

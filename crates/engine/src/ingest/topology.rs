@@ -213,12 +213,16 @@ pub(crate) fn state(
     config: &EngineConfig,
 ) -> TopologyState {
     let checks = &status.admission_checks;
-    let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
-    let of_pod = matches!(owners, [owner] if owner.kind == "Pod" && owner.api_version == "v1");
     TopologyState {
         checks_ready: !checks.is_empty() && checks.iter().all(|check| check.state == CheckState::Ready),
         unhealthy_nodes: status.unhealthy_nodes.iter().map(|node| name(&node.name)).collect(),
-        pinned: of_pod && config.on(Gate::SkipReassignmentForPodOwnedWorkloads),
+        pinned: is_of_pod(object) && config.on(Gate::SkipReassignmentForPodOwnedWorkloads),
         slice_moves: SliceMoves::Off,
     }
+}
+
+/// Whether a single pod owns a Workload: nothing makes another pod in its place.
+pub(crate) fn is_of_pod(object: &slim::Workload) -> bool {
+    let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
+    matches!(owners, [owner] if owner.kind == "Pod" && owner.api_version == "v1")
 }

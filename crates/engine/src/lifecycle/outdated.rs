@@ -24,7 +24,9 @@ fn is_outdated(
         // does not notice that.
         Decision::Reserve { .. } => {
             let by_annotations = |object| (priority_boost(object), admission_gates(object, config));
-            before.spec != now.spec || by_annotations(before) != by_annotations(now)
+            before.spec != now.spec
+                || was.reclaimable_pods != is.reclaimable_pods
+                || by_annotations(before) != by_annotations(now)
         }
         // A node that is back keeps its pods.
         Decision::Place(..) => was.admission != is.admission || was.unhealthy_nodes != is.unhealthy_nodes,

@@ -72,13 +72,20 @@ fn wanted_ready(
     }
 }
 
+/// How many pods of a pod set a list of reclaimable pods has.
+fn count_in(list: &[ReclaimablePod], pod_set: &str) -> i32 {
+    list.iter().find(|one| one.name == pod_set).map_or(0, |one| one.count)
+}
+
 /// How many pods of a Workload have to be ready: those that did not end.
 fn awaited(entry: &WorkloadEntry) -> i64 {
     let given_back = &entry.status().reclaimable_pods;
-    let sets = entry.object.spec.pod_sets.iter().map(|set| {
-        let ended = given_back.iter().find(|one| one.name == set.name).map_or(0, |one| one.count);
-        i64::from(set.count) - i64::from(ended)
-    });
+    let sets = entry
+        .object
+        .spec
+        .pod_sets
+        .iter()
+        .map(|set| i64::from(set.count) - i64::from(count_in(given_back, &set.name)));
     sets.sum()
 }
 
@@ -141,32 +148,10 @@ impl Engine {
         if !self.config.on(Gate::ReclaimablePods) {
             return false;
         }
-        let entry = &self.world.workloads[workload];
-        let status = entry.status();
-        let known =
-            |name: &str| status.reclaimable_pods.iter().find(|r| r.name == name).map_or(0, |r| r.count);
-        let (held, elastic) = (reserved(status), self.is_elastic(view));
-        let wanted: Vec<_> = view
-            .pod_sets
-            .iter()
-            .zip(&entry.object.spec.pod_sets)
-            .filter_map(|(of_job, set)| {
-                let reported =
-                    view.reclaimable.iter().find(|(name, _)| *name == of_job.name).map_or(0, |(_, n)| *n);
-                // The numbers of an elastic job are those of all its pods, of which some may wait for another slice.
-                let count = if elastic {
-                    set.count.saturating_sub(of_job.count.saturating_sub(reported))
-                } else if held {
-                    reported.max(known(&set.name))
-                } else {
-                    reported
-                };
-                let count = count.clamp(0, set.count.max(0));
-                (count > 0).then(|| ReclaimablePod { name: set.name.clone(), count })
-            })
-            .collect();
+        let status = self.world.workloads[workload].status();
+        let wanted = self.reclaimable(view, workload);
         let same = wanted.len() == status.reclaimable_pods.iter().filter(|r| r.count > 0).count()
-            && wanted.iter().all(|w| known(&w.name) == w.count);
+            && wanted.iter().all(|w| count_in(&status.reclaimable_pods, &w.name) == w.count);
         if same {
             return false;
         }
@@ -180,6 +165,46 @@ impl Engine {
         self.keep_taken(workload, None);
         self.write_part(workload, Purpose::Reclaim, body::RECLAIMABLE_PODS, next, Vec::new());
         true
+    }
+
+    /// What `status.reclaimablePods` is to be.
+    fn reclaimable(&self, view: &JobView, workload: &WorkloadKey) -> Vec<ReclaimablePod> {
+        let entry = &self.world.workloads[workload];
+        let known = &entry.status().reclaimable_pods;
+        let (held, elastic) = (reserved(entry.status()), self.is_elastic(view));
+        let sets = view.pod_sets.iter().zip(&entry.object.spec.pod_sets);
+        let wanted = sets.filter_map(|(of_job, set)| {
+            let reported =
+                view.reclaimable.iter().find(|(name, _)| *name == of_job.name).map_or(0, |(_, n)| *n);
+            // The numbers of an elastic job are those of all its pods, of which some may wait for another slice.
+            let count = if elastic {
+                set.count.saturating_sub(of_job.count.saturating_sub(reported))
+            } else if held {
+                reported.max(count_in(known, &set.name))
+            } else {
+                reported
+            };
+            let count = count.clamp(0, set.count.max(0));
+            (count > 0).then(|| ReclaimablePod { name: set.name.clone(), count })
+        });
+        wanted.collect()
+    }
+
+    /// Until when a Workload that waits is not admitted: its status says that pods ended which its job is to run, and is corrected only then.
+    pub(super) fn too_few_pods_until(&self, workload: &WorkloadKey) -> Option<Timestamp> {
+        let entry = self.world.workloads.get(workload)?;
+        let known = &entry.status().reclaimable_pods;
+        let is_written = || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Reclaim);
+        if known.is_empty() || is_written() {
+            return None;
+        }
+        let job = self.world.jobs.get(&self.world.job_of(entry)?)?;
+        let (list, at) = job.trouble.as_ref()?.reclaimed.as_ref()?;
+        let differs = |name: &str| count_in(known, name) != count_in(list, name);
+        let is_wrong = entry.object.spec.pod_sets.iter().any(|set| differs(&set.name))
+            && !job.view.status_unread
+            && *list == self.reclaimable(&job.view, workload);
+        Some(later(*at, TAKEN_AGAIN)).filter(|until| is_wrong && *until > self.now)
     }
 
     /// Takes pod sets off `status.reclaimablePods`: an apply would leave those that another manager owns, too. A client that adds them again and again
@@ -202,9 +227,14 @@ impl Engine {
         true
     }
 
+    /// A write of `status.reclaimablePods` failed: it is repeated as any other is.
+    pub(crate) fn reclaimable_not_taken(&mut self, workload: &WorkloadKey) {
+        self.keep_taken(workload, None);
+    }
+
     /// Keeps what was last left on the list when others were taken off it, and when.
     fn keep_taken(&mut self, workload: &WorkloadKey, taken: Option<(Vec<ReclaimablePod>, Timestamp)>) {
-        let job = self.world.job_of(&self.world.workloads[workload]);
+        let job = self.world.workloads.get(workload).and_then(|entry| self.world.job_of(entry));
         let Some(entry) = job.and_then(|job| self.world.jobs.get_mut(&job)) else { return };
         if taken.is_some() {
             entry.trouble.get_or_insert_default().reclaimed = taken;

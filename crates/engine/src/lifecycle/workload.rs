@@ -72,6 +72,7 @@ impl Engine {
                     // No nodes are looked for before all nodes are known.
                     *topology = TopologyState { pinned: topology.pinned, ..TopologyState::default() };
                 }
+                topology.pinned = topology.pinned && !self.waits_for_places(key);
                 if !topology.unhealthy_nodes.is_empty() {
                     topology.slice_moves = self.slice_moves(key);
                 }
@@ -85,7 +86,7 @@ impl Engine {
                 // It gets nothing that cannot be written; nor does, for that reason, another one before it.
                 let backoff = requeue_at.filter(|at| *at > time(self.now));
                 *keeps_place = pause.is_some() && backoff.is_none();
-                *requeue_at = (*requeue_at).max(pause);
+                *requeue_at = (*requeue_at).max(pause).max(self.too_few_pods_until(key).map(time));
             }
             WorkloadState::Inactive => {}
         }

@@ -37,10 +37,10 @@ impl Engine {
         }
         let over = view.finished.is_some() && entry.is_none();
         let Some(group) = &job.group else { return over && self.release_pods(key) };
-        // Pods that were all deleted are not replaced, unless an eviction deleted them: those that still waited were deleted by their user.
+        // Pods that were all deleted are not replaced, unless an eviction deleted them. It deletes no pod that waits: its user did, as all others.
         let by_eviction = || {
             let evicted = entry.is_some_and(|entry| is(entry.status(), Type::Evicted));
-            evicted && job.pods.members().any(|member| !member.gated)
+            evicted && !job.pods.members().any(|member| member.gated && member.deleted_by.is_some())
         };
         if over || job.pods.is_leaving() && !by_eviction() {
             return self.release_pods(key);

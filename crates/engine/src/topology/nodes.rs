@@ -1,8 +1,8 @@
 //! Nodes for the core, and what pods without a topology assignment use of them (docs/reference/06-algorithm.md 6.12 "free").
 //!
 //! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that it is not known what is free. A pod counts
-//! as placed if it names a Workload of its namespace that holds its node, and is within the number of pods that the Workload has there. The requests
-//! of every other bound pod count as used, such as those of a replaced pod that has not ended.
+//! as placed if it names a Workload of its namespace that holds its node, and is within the number of pods that the Workload has there: as used counts
+//! only what it requests beyond those of the Workload. All requests of every other bound pod count, such as those of a replaced pod that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,7 @@ use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
-use super::seating::Change;
-use super::state::{Hosts, add};
+use super::state::{Held, Hosts, add};
 use crate::engine::Engine;
 use crate::hotswap::NodeChange;
 use crate::hotswap::matching::label;
@@ -198,31 +197,28 @@ impl Engine {
         }
         self.work.counted_pods += 1;
         let before = self.topology.changed.len();
-        for change in self.seat(key) {
-            match change {
-                Change::Seated(pod) => self.topology.uncount(&pod),
-                Change::Standing(pod) => self.count_for_itself(&pod),
-            }
+        for other in self.seat(key) {
+            self.count_requests(&other);
         }
-        if self.has_assigned_node(key) {
-            self.topology.uncount(key);
-        } else {
-            self.count_for_itself(key);
-        }
+        self.count_requests(key);
         if self.topology.changed.len() > before {
             self.request_cycle();
         }
     }
 
-    /// The requests of an existing pod count as used.
-    fn count_for_itself(&mut self, key: &PodKey) {
+    /// The requests of an existing pod count as used, but for what the assignment of its Workload has for it.
+    fn count_requests(&mut self, key: &PodKey) {
         let Some(pod) = self.world.pods.get(key) else { return self.topology.uncount(key) };
+        let requests = self.topology.seating.beyond(key, &pod.requests);
         let counted = self.topology.counted.get(key);
-        if counted.is_some_and(|(node, requests)| *node == pod.node && *requests == pod.requests) {
+        if counted.is_some_and(|(node, counted)| *node == pod.node && **counted == *requests) {
             return;
         }
+        let requests = requests.into_owned();
         self.topology.uncount(key);
-        self.topology.count(key.clone(), pod);
+        if !requests.is_empty() {
+            self.topology.count(key.clone(), &pod.node, requests);
+        }
     }
 
     /// A pod that may be placed came or changed.
@@ -240,11 +236,6 @@ impl Engine {
         if let Some(node) = pod.place.as_ref().and_then(|place| place.node.clone()) {
             self.pod_on_node_changed(&node);
         }
-    }
-
-    /// Whether a pod has its node by the assignment of its Workload.
-    fn has_assigned_node(&self, key: &PodKey) -> bool {
-        self.topology.seating.is_seated(key)
     }
 
     /// The core knows a new version of a Workload, or no longer knows it: its pods count by its assignment, or each by itself.
@@ -266,7 +257,8 @@ impl Engine {
         if moved {
             homes.extend(before.into_iter().chain(home.clone()));
         }
-        homes.extend(self.topology.note(key, home));
+        let each = self.scheduler.node_requests(key);
+        homes.extend(self.topology.note(key, home.map(|home| Held { home, each })));
         for home in homes {
             self.rooms_changed(&home);
             let Some(pods) = self.world.placed.get(&home) else { continue };
@@ -307,10 +299,11 @@ impl Engine {
             hosts.put(name, node);
         }
         compare("the hostnames of nodes", hosts == known.hosts);
-        let counts = |key: &PodKey| known.used && !self.has_assigned_node(key);
-        let counted = self.world.pods.iter().filter(|(key, _)| counts(key));
-        let counted: BTreeMap<_, _> =
-            counted.map(|(key, pod)| (key.clone(), (Name::clone(&pod.node), pod.requests.clone()))).collect();
+        let counted = self.world.pods.iter().filter(|_| known.used).filter_map(|(key, pod)| {
+            let requests = known.seating.beyond(key, &pod.requests).into_owned();
+            (!requests.is_empty()).then(|| (key.clone(), (Name::clone(&pod.node), requests)))
+        });
+        let counted: BTreeMap<_, _> = counted.collect();
         compare("pods that were not placed", counted == known.counted);
         let mut taken = BTreeMap::new();
         for (node, requests) in counted.values() {
@@ -323,8 +316,14 @@ impl Engine {
         compare("what other pods take of nodes", taken == known.taken);
         for (key, entry) in self.world.workloads.iter() {
             let settled = entry.open.is_none() && entry.decision.is_none() && !entry.uncertain;
-            if settled && self.places_pods() && !self.assigned.is(key, &self.scheduler.nodes(key)) {
+            if !settled || !self.places_pods() {
+                continue;
+            }
+            if !self.assigned.is(key, &self.scheduler.nodes(key)) {
                 differences.push(format!("the nodes assigned to {key} differ from what the core knows"));
+            }
+            if known.each(key) != self.scheduler.node_requests(key) {
+                differences.push(format!("what pods of {key} take differs from what the core knows"));
             }
         }
         differences.extend(self.world.nodes.audit());

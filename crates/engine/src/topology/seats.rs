@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use sluice_core::{HOSTNAME, Name, WorkloadKey};
 
-use super::seating::{Change, Domain, Rank, Seating, SetKey, add_rooms};
+use super::seating::{Domain, Rank, Rooms, Seating, SetKey};
 use crate::engine::Engine;
 use crate::hotswap::pod::PodKey;
 
 impl Engine {
     /// The assignments that pods know by a name are others.
     pub(super) fn rooms_changed(&mut self, home: &WorkloadKey) {
-        let mut rooms: BTreeMap<SetKey, BTreeMap<Domain, usize>> = BTreeMap::new();
+        let mut rooms: BTreeMap<SetKey, Rooms> = BTreeMap::new();
         for key in self.topology.holding.get(home).into_iter().flatten() {
             let Some(entry) = self.world.workloads.get(key) else { continue };
             for (at, assignment) in self.assigned.of.get(key).into_iter().flatten() {
                 let Some(set) = entry.object.spec.pod_sets.get(*at) else { continue };
                 let set = (home.clone(), Name::from(set.name.as_str()));
-                add_rooms(rooms.entry(set).or_default(), assignment);
+                rooms.entry(set).or_default().add(assignment, self.topology.each_of(key, *at));
             }
         }
         let seating = &mut self.topology.seating;
@@ -31,7 +31,7 @@ impl Engine {
             seating.rooms.remove(&set);
         }
         // Pods are looked for by the levels of the first.
-        let domains = rooms.values().filter_map(|domains| domains.keys().next());
+        let domains = rooms.values().filter_map(|rooms| rooms.pods.keys().next());
         for (level, _) in domains.flatten() {
             if !seating.levels.contains(level) {
                 seating.levels.insert(Name::clone(level));
@@ -63,19 +63,19 @@ impl Engine {
         let node = place.node.as_ref()?;
         let host = self.topology.host_of(node).unwrap_or(node);
         let by_host: Domain = vec![(Name::from(HOSTNAME), Name::clone(host))];
-        if rooms.contains_key(&by_host) {
+        if rooms.pods.contains_key(&by_host) {
             return Some((set, by_host));
         }
         let labels = self.world.nodes.get(node)?.metadata.labels.as_ref()?;
-        let levels = rooms.keys().next()?;
+        let levels = rooms.pods.keys().next()?;
         let value = |level: &Name| labels.get(&**level).map(|value| Name::from(value.as_str()));
         let own: Option<Domain> =
             levels.iter().map(|(level, _)| Some((Name::clone(level), value(level)?))).collect();
-        own.filter(|own| rooms.contains_key(own)).map(|own| (set, own))
+        own.filter(|own| rooms.pods.contains_key(own)).map(|own| (set, own))
     }
 
-    /// Seats a pod that came or changed, or takes it out. Gives what that changes for others.
-    pub(super) fn seat(&mut self, key: &PodKey) -> Vec<Change> {
+    /// Seats a pod that came or changed, or takes it out. Gives the pods that thereby have got a seat, or lost theirs.
+    pub(super) fn seat(&mut self, key: &PodKey) -> Vec<PodKey> {
         let known = self.world.pods.get(key);
         let wanted = known.and_then(|pod| {
             let (set, domain) = self.seat_of(key)?;
@@ -86,10 +86,10 @@ impl Engine {
             return Vec::new();
         }
         let mut changes = Vec::new();
-        changes.extend(seating.take(key).map(Change::Seated));
+        changes.extend(seating.take(key));
         if let Some((set, domain, rank)) = wanted {
             let last = seating.put(key, set, domain, rank);
-            changes.extend(last.filter(|last| last != key).map(Change::Standing));
+            changes.extend(last.filter(|last| last != key));
         }
         changes
     }

@@ -6,7 +6,7 @@ use sluice_api::slim;
 use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
 use super::seating::Seating;
-use crate::hotswap::pod::{Pod, PodKey};
+use crate::hotswap::pod::PodKey;
 use crate::index_map::IndexMap;
 
 /// Amounts by resource; `pods` counts pods.
@@ -17,7 +17,7 @@ pub(super) type Taken = BTreeMap<Name, i128>;
 pub(crate) struct TopologyNodes {
     /// The core has the nodes.
     pub(super) used: bool,
-    /// What pods without a topology assignment use of each node.
+    /// What pods use of each node that no topology assignment has.
     pub(super) taken: BTreeMap<Name, Taken>,
     /// These pods: their nodes, and what each takes.
     pub(super) counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
@@ -25,11 +25,19 @@ pub(crate) struct TopologyNodes {
     pub(super) changed: BTreeSet<Name>,
     /// Workloads that hold nodes, by the name with which their pods refer to them: slices of one job share it.
     pub(super) holding: BTreeMap<WorkloadKey, BTreeSet<WorkloadKey>>,
-    /// These names.
-    home_of: BTreeMap<WorkloadKey, WorkloadKey>,
+    held: BTreeMap<WorkloadKey, Held>,
     pub(super) hosts: Hosts,
     /// Which pods are where they were assigned.
     pub(super) seating: Seating,
+}
+
+/// A Workload that holds nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// The name with which its pods refer to it.
+    pub(super) home: WorkloadKey,
+    /// What each pod of its pod sets takes, by their places in the Workload, without `pods`.
+    pub(super) each: Vec<(usize, Vec<(Name, Amount)>)>,
 }
 
 /// Nodes by hostname, which assignments use. It is a label, and usually the node's name.
@@ -71,10 +79,10 @@ impl TopologyNodes {
         self.used
     }
 
-    pub(super) fn count(&mut self, key: PodKey, pod: &Pod) {
-        add(&mut self.taken, &pod.node, &pod.requests);
-        self.changed.insert(Name::clone(&pod.node));
-        self.counted.insert(key, (Name::clone(&pod.node), pod.requests.clone()));
+    pub(super) fn count(&mut self, key: PodKey, node: &Name, requests: Vec<(Name, Amount)>) {
+        add(&mut self.taken, node, &requests);
+        self.changed.insert(Name::clone(node));
+        self.counted.insert(key, (Name::clone(node), requests));
     }
 
     pub(super) fn uncount(&mut self, key: &PodKey) {
@@ -93,9 +101,9 @@ impl TopologyNodes {
         self.changed.insert(node);
     }
 
-    /// The pods that the core counts one by one, as it did not place them.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = &PodKey> {
-        self.counted.keys()
+    /// The pods that the core counts one by one, with their nodes, and what they take that no topology assignment has.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (&PodKey, &Name, &[(Name, Amount)])> {
+        self.counted.iter().map(|(key, (node, requests))| (key, node, &**requests))
     }
 
     /// The names of the nodes with a hostname: normally one.
@@ -110,33 +118,39 @@ impl TopologyNodes {
 
     /// The name with which the pods of a Workload refer to it, if it holds nodes.
     pub(super) fn home_of(&self, key: &WorkloadKey) -> Option<WorkloadKey> {
-        self.home_of.get(key).cloned()
+        self.held.get(key).map(|held| held.home.clone())
     }
 
-    /// Records the name with which the pods of a Workload refer to it, if it holds nodes. Returns the names that were added or removed.
-    pub(super) fn note(&mut self, key: &WorkloadKey, home: Option<WorkloadKey>) -> Vec<WorkloadKey> {
-        let before = self.home_of.get(key).cloned();
-        if before == home {
+    /// What each pod takes, by pod set, if the Workload holds nodes.
+    pub(super) fn each(&self, key: &WorkloadKey) -> &[(usize, Vec<(Name, Amount)>)] {
+        self.held.get(key).map(|held| &*held.each).unwrap_or_default()
+    }
+
+    /// The same of one pod set.
+    pub(super) fn each_of(&self, key: &WorkloadKey, pod_set: usize) -> &[(Name, Amount)] {
+        let each = self.each(key).iter().find(|(at, _)| *at == pod_set);
+        each.map(|(_, each)| &**each).unwrap_or_default()
+    }
+
+    /// Records what a Workload holds. Returns the names for which anything changed.
+    pub(super) fn note(&mut self, key: &WorkloadKey, held: Option<Held>) -> Vec<WorkloadKey> {
+        if self.held.get(key) == held.as_ref() {
             return Vec::new();
         }
         let mut changed = Vec::new();
-        if let Some(old) = before {
-            self.home_of.remove(key);
-            if let Some(keys) = self.holding.get_mut(&old) {
+        if let Some(Held { home, .. }) = self.held.remove(key) {
+            if let Some(keys) = self.holding.get_mut(&home) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.holding.remove(&old);
-                    changed.push(old);
+                    self.holding.remove(&home);
                 }
             }
+            changed.push(home);
         }
-        if let Some(new) = home {
-            self.home_of.insert(key.clone(), new.clone());
-            let keys = self.holding.entry(new.clone()).or_default();
-            if keys.is_empty() {
-                changed.push(new);
-            }
-            keys.insert(key.clone());
+        if let Some(held) = held {
+            self.holding.entry(held.home.clone()).or_default().insert(key.clone());
+            changed.push(held.home.clone());
+            self.held.insert(key.clone(), held);
         }
         changed
     }

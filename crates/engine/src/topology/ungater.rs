@@ -22,6 +22,7 @@ use super::ungater_plan::{Placed, Ranks, Waiting, plan};
 use crate::effect::{Effect, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::hotswap::pod::PodKey;
+use crate::ingest::topology::is_of_pod;
 use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
 use crate::job_pod::{JobPod, Place, Stage};
@@ -115,6 +116,11 @@ impl Engine {
         if let Some(pods) = self.world.placed.get_mut(first) {
             pods.looked_at = Some(now);
         }
+        let object = &self.world.workloads[&workload].object;
+        if is_of_pod(object) && !object.status.unhealthy_nodes.is_empty() {
+            // Whether it may get another node depends on its pod.
+            self.sync_core(&workload);
+        }
         if writes.is_empty() || self.read_inherited(&workload) {
             return;
         }
@@ -167,6 +173,14 @@ impl Engine {
             let pod = self.world.job_pods.get(&key)?;
             Some((key, pod))
         })
+    }
+
+    /// Whether all pods of a Workload still wait behind their gate, and no write under way lets them go: they may be placed anywhere.
+    pub(crate) fn waits_for_places(&self, key: &WorkloadKey) -> bool {
+        let Some(pods) = self.world.placed.get(key) else { return false };
+        let waits = |(_, pod): (PodKey, &JobPod)| pod.open.is_none() && !pod.uncertain;
+        pods.all([Stage::Unbound, Stage::Bound]).next().is_none()
+            && self.placed_at(key, pods, [Some(Stage::Gated), None, None]).all(waits)
     }
 
     /// The writes for the pods of a Workload.

@@ -1,7 +1,7 @@
 //! Which Workloads are preempted, and what counts as capacity.
 
 use serde_json::json;
-use sluice_engine::EngineConfig;
+use sluice_engine::{EngineConfig, Purpose};
 
 use crate::bed::Bed;
 use crate::page::page;
@@ -26,6 +26,29 @@ fn equal_priority_is_spared_and_the_event_says_why_nothing_is_done() {
     bed.come_back(&["a"]);
     bed.pass(3);
     assert!(bed.listed("one").is_empty());
+}
+
+#[test]
+fn nodes_whose_names_a_status_cannot_hold_are_not_listed() {
+    let mut bed = Bed::new();
+    bed.page_queue(64);
+    let long = format!("a.{}", "x".repeat(61));
+    let long = long.as_str();
+    bed.pools(&[long, "b", "c", "d"], 4);
+    bed.jobset("one", "q", "high", 2);
+    bed.settle();
+    bed.jobset("two", "q", "high", 2);
+    bed.pass(3);
+    assert_eq!(bed.pools_of("one"), [long, "b"]);
+    bed.fail(&[long, "b"]);
+    bed.pass(40);
+    assert!(bed.runs("one") && bed.evictions("one").is_empty());
+    assert_eq!(bed.listed("one"), ["b-0", "b-1", "b-2", "b-3"]);
+    let listings =
+        |bed: &Bed| bed.c.writes.iter().filter(|(_, purpose)| *purpose == Purpose::UnhealthyNodes).count();
+    let before = listings(&bed);
+    bed.pass(60);
+    assert_eq!(listings(&bed), before);
 }
 
 #[test]

@@ -85,21 +85,28 @@ fn a_target_that_is_set_while_the_workload_is_paused_ends_with_the_pause() {
 
 #[test]
 fn pod_sets_that_another_client_reports_as_reclaimable_are_taken_off_once_a_minute() {
-    let mut c = cluster("1");
-    c.api.co_owned = vec!["reclaimablePods"];
-    let workload = Api::workload_ref(&c.workload("a"));
-    let add = |c: &mut Cluster| {
-        c.api.edit_status(&workload, |s| s["reclaimablePods"] = json!([{"name": "ghost", "count": 1}]));
-        c.settle();
-    };
-    let left = |c: &Cluster| c.workload("a").status.unwrap().reclaimable_pods.len();
-    add(&mut c);
-    assert_eq!((left(&c), c.written(Purpose::Reclaim)), (0, 1));
-    for _ in 0..3 {
-        c.advance(10);
+    for name in ["ghost", "main"] {
+        let mut c = cluster("1");
+        c.api.co_owned = vec!["reclaimablePods"];
+        let workload = Api::workload_ref(&c.workload("a"));
+        let add = |c: &mut Cluster| {
+            c.api.edit_status(&workload, |s| s["reclaimablePods"] = json!([{"name": name, "count": 1}]));
+            c.settle();
+        };
+        let left = |c: &Cluster| c.workload("a").status.unwrap().reclaimable_pods.len();
         add(&mut c);
+        assert_eq!((left(&c), c.written(Purpose::Reclaim)), (0, 1));
+        for _ in 0..3 {
+            c.advance(10);
+            add(&mut c);
+        }
+        assert_eq!((left(&c), c.written(Purpose::Reclaim)), (1, 1));
+        c.advance(31);
+        assert_eq!((left(&c), c.written(Purpose::Reclaim)), (0, 2));
+        assert_eq!(
+            c.written(Purpose::ReserveQuota),
+            0,
+            "{name}: there is room for one pod, and two are to run"
+        );
     }
-    assert_eq!((left(&c), c.written(Purpose::Reclaim)), (1, 1));
-    c.advance(31);
-    assert_eq!((left(&c), c.written(Purpose::Reclaim)), (0, 2));
 }

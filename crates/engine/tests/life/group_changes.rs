@@ -128,3 +128,22 @@ fn a_group_that_was_evicted_while_it_waited_can_be_deleted() {
     assert_eq!(c.api.pods(), ["first"]);
     assert!(c.api.json(&own).is_none());
 }
+
+#[test]
+fn an_evicted_group_that_waits_can_be_deleted_though_a_pod_of_it_has_succeeded() {
+    let mut c = bed("3");
+    add(&mut c, "p", 3, 3);
+    run(&mut c, "Running");
+    c.api.run_pod("p0", "Succeeded");
+    c.settle();
+    preempt(&mut c);
+    assert!(c.api.is_free("high"));
+    add(&mut c, "r", 2, 3);
+    assert_eq!(c.api.pods(), ["high", "p0", "r0", "r1"]);
+    for name in ["p0", "r0", "r1"] {
+        c.api.delete_queued_pod(name);
+    }
+    c.settle();
+    assert_eq!(c.api.pods(), ["high"]);
+    assert_eq!(c.api.workloads().len(), 1, "the group's is gone");
+}

@@ -84,6 +84,34 @@ fn a_job_whose_ended_pods_are_to_run_again_is_admitted_again_for_all_of_them() {
     assert!(!c.api.job("a").view.suspended);
 }
 
+/// Until the status says that none of its pods has ended, the job would be admitted for too few.
+#[test]
+fn ended_pods_that_are_to_run_again_are_taken_off_the_status_before_the_job_is_admitted() {
+    for error in [
+        None,
+        Some(WriteError::Conflict("409".to_owned())),
+        Some(WriteError::Transient("502".to_owned())),
+        Some(WriteError::Withdrawn),
+    ] {
+        let mut c = drained(2, 1, None);
+        let written = |c: &Cluster| (c.written(Purpose::ReserveQuota), c.written(Purpose::ReleaseQuota));
+        let before = written(&c);
+        match &error {
+            Some(error) => c.fail.push_back((Purpose::Reclaim, error.clone())),
+            None => c.slow = Some(Purpose::Reclaim),
+        }
+        c.api.edit_job("a", |job| job.view.reclaimable.clear());
+        c.settle();
+        stop_queue(&mut c, "None");
+        c.release();
+        c.advance(5);
+        let w = c.workload("a");
+        assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(2), "{error:?}");
+        assert!(!c.api.job("a").view.suspended);
+        assert_eq!(written(&c), (before.0 + 1, before.1), "{error:?}");
+    }
+}
+
 #[test]
 fn a_job_that_is_ending_is_neither_stopped_nor_started() {
     let mut c = Cluster::plain();

@@ -46,6 +46,21 @@ fn no_more_pods_are_where_they_were_assigned_than_were_assigned() {
 }
 
 #[test]
+fn what_a_pod_requests_beyond_its_assignment_is_not_free() {
+    let mut c = bed(&[("n1", "r1", "4")]);
+    submit_in_rack(&mut c, "a", 1);
+    let large = claim(&mut c, ("large", "a"), "n1", "3");
+    submit_in_rack(&mut c, "b", 2);
+    assert!(!runs(&c, "b"), "of 4 there is 1 free");
+    c.restart();
+    c.settle();
+    assert!(!runs(&c, "b"));
+    end_pod(&mut c, &large);
+    c.advance(1);
+    assert!(runs(&c, "b"));
+}
+
+#[test]
 fn a_pod_elsewhere_or_of_another_pod_set_is_none_of_the_assignment() {
     let mut c = bed(&[("n1", "r1", "1"), ("n2", "r2", "2")]);
     submit_in_rack(&mut c, "a", 1);

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sluice_api::gates::Gate;
+use sluice_api::job::JobKind;
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::contract::{answer, submit};
-use crate::model::condition;
+use crate::model::pods::pod;
+use crate::model::{Api, condition};
 use crate::topology::{
     HOSTNAME, THREE, add_node, bed, bed_with, end_pod, gates, in_rack, names_of, node_ref, nodes_of,
     not_ready, provisioned, ready, run_pods, runs, submit_in_rack, taint, unhealthy, workload,
@@ -409,6 +411,41 @@ fn a_node_that_is_back_before_its_replacement_could_be_written_keeps_its_pods() 
     c.refuse = None;
     c.advance(120);
     assert_eq!((names_of(&c, "a"), unhealthy(&c, "a")), (vec!["n1".to_owned()], Vec::new()));
+}
+
+#[test]
+fn a_single_pod_whose_node_fails_before_it_is_let_go_gets_another_one_or_gives_its_quota_back() {
+    for (nodes, goes_to) in [(&THREE[..], Some("n2")), (&THREE[..1], None)] {
+        let mut config = gates(&[]);
+        config.frameworks.insert(JobKind::POD);
+        let checked = json!({"admissionChecksStrategy": {"admissionChecks": [{"name": "ok"}]}});
+        let mut c = bed_with(config, nodes, &checked);
+        c.api.active_check("ok");
+        let mut made = pod("a", "lq", "1");
+        made["spec"]["schedulingGates"] =
+            json!([{"name": "kueue.x-k8s.io/admission"}, {"name": "kueue.x-k8s.io/topology"}]);
+        c.api.add_pod(made);
+        c.settle();
+        c.api.delete(&node_ref("n1"));
+        c.settle();
+        let of = Api::workload_ref(&c.api.workloads()[0]);
+        c.api.edit_status(&of, |status| status["admissionChecks"][0]["state"] = json!("Ready"));
+        c.settle();
+        let status = c.api.workloads().remove(0).status.unwrap();
+        assert_eq!(status.unhealthy_nodes[0].name, "n1");
+        // The other watch of pods shows it once its first gate is gone.
+        let started = c.api.pod("a").unwrap().clone();
+        assert_eq!(started["spec"]["schedulingGates"], json!([{"name": "kueue.x-k8s.io/topology"}]));
+        let placed = c.api.put(Kind::JobPod, started);
+        c.settle();
+        c.advance(2);
+        let spec = &c.api.json(&placed).unwrap()["spec"];
+        assert_eq!(spec["nodeSelector"][HOSTNAME].as_str(), goes_to);
+        let held = c.api.workloads().first().is_some_and(|w| condition(w, "QuotaReserved") == "True");
+        assert_eq!(held, goes_to.is_some());
+        assert!(c.api.workloads().iter().all(|w| w.status.as_ref().unwrap().unhealthy_nodes.is_empty()));
+        assert_eq!(c.notes("EvictedDueToNodeFailures").len(), usize::from(goes_to.is_none()));
+    }
 }
 
 #[test]

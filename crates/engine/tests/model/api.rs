@@ -16,7 +16,7 @@ use sluice_jobs::pods::Member;
 use super::build::{place, read_places};
 use super::played::{Disobeys, start, stop};
 use super::pods::is_pod;
-use super::workloads::keep_co_owned;
+use super::workloads::{check_status, keep_co_owned};
 
 /// A job and its pods.
 #[derive(Clone, Debug)]
@@ -408,6 +408,7 @@ impl Api {
             }
             Write::Apply { field_manager, body, .. } => {
                 let mut value = self.locked(reference, body)?;
+                check_status(&body["status"])?;
                 let before = value.clone();
                 apply_status(&mut value["status"], &body["status"], field_manager);
                 keep_co_owned(&mut value["status"], &before["status"], &self.co_owned);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sluice_api::v1beta2;
-use sluice_engine::{Event, Kind};
+use sluice_engine::{Event, Kind, WriteError};
 
 use super::api::{Api, Stored, decode};
 
@@ -12,6 +12,15 @@ use super::api::{Api, Stored, decode};
 fn controllers(object: &Value) -> impl Iterator<Item = &str> {
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     owners.filter(|owner| owner["controller"] == true).filter_map(|owner| owner["uid"].as_str())
+}
+
+/// Refuses a status as the stored schema does.
+pub(super) fn check_status(status: &Value) -> Result<(), WriteError> {
+    let nodes = status["unhealthyNodes"].as_array().into_iter().flatten();
+    match nodes.filter_map(|node| node["name"].as_str()).find(|name| name.len() > 63) {
+        Some(name) => Err(WriteError::Refused(format!("{name}: may not be more than 63 bytes"))),
+        None => Ok(()),
+    }
 }
 
 impl Api {

@@ -120,6 +120,7 @@ impl Gathered {
                 self.found.push(mismatch(view, workload, set, (flavor, refusal)));
             }
             Refusal::SeveralTopologies { flavors } => self.found.push(several(set, flavors)),
+            Refusal::NoTopology => self.found.push(none_with_topology(set)),
             Refusal::NoPlacement { flavor, failure, .. } => {
                 self.short.insert(Name::clone(flavor));
                 if fits.iter().any(|fit| fit.leader.as_deref() == Some(set) && fit.flavor == **flavor) {
@@ -230,6 +231,14 @@ fn several<T: AsRef<str>>(set: &str, flavors: &[T]) -> Finding {
     let help = "let one resource group of the ClusterQueue cover all resources that the pods take of their nodes, so that \
                 one flavor has them all";
     Finding::new(Code::TopologyMismatch, text).with(Help::words(Advice::OneResourceGroup, help))
+}
+
+fn none_with_topology(set: &str) -> Finding {
+    let text = format!(
+        "pod set {set} asks for nodes by topology, and no resource that it requests has a flavor with a topology in its ClusterQueue"
+    );
+    let help = "let the pods request a resource of which the ClusterQueue has a flavor with a topology (topologyName)";
+    Finding::new(Code::TopologyMismatch, text).with(Help::words(Advice::GiveTopology, help))
 }
 
 fn flavor_labels(view: &View<'_>, flavor: &str) -> BTreeMap<String, String> {

@@ -79,7 +79,7 @@ impl Question<'_> {
             | Refusal::Ungated { flavor }
             | Refusal::NoPlacement { flavor, .. }
             | Refusal::OtherFlavor { flavor, .. } => refused.flavor = Some(Arc::clone(flavor)),
-            Refusal::SeveralTopologies { .. } => {}
+            Refusal::SeveralTopologies { .. } | Refusal::NoTopology => {}
             Refusal::ExceedsMaxQuota { flavor, resource, previous, needed, max } => {
                 refused.flavor = Some(Arc::clone(flavor));
                 refused.resource = Some(Arc::clone(resource));

@@ -102,7 +102,7 @@ pub(super) fn meeting(
     };
     for refusal in refusals {
         match refusal {
-            Refusal::WithoutTopology { .. } => {
+            Refusal::WithoutTopology { .. } | Refusal::NoTopology => {
                 offer("starts now if it asks for no topology".to_owned(), &Change::Nothing);
             }
             Refusal::OnlyTopology { .. } => {

@@ -234,6 +234,11 @@ pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
             Code::TopologyMismatch,
             "topology: default, b",
         ),
+        (
+            Refusal::NoTopology,
+            Code::TopologyMismatch,
+            "no resource that it requests has a flavor with a topology",
+        ),
     ] {
         let explained = refused(refusal);
         assert_eq!(codes(&explained), [code], "{}", explained.text());

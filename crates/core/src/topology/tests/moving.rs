@@ -67,6 +67,16 @@ fn the_slice_alone_moves_to_another_rack_at_its_ranks() {
 }
 
 #[test]
+fn only_the_slice_that_moves_takes_room_from_later_pod_sets() {
+    let mut world = racks();
+    let used = world.resolve(&AB);
+    world.usage.add(&used);
+    let placed = world.place_with(&[two_slices().previous(&AB)], false, &[], &["a1"]).expect("it moves");
+    let moved = world.resolve(&[("c0", 1), ("c1", 1)]);
+    assert_eq!(placed[0].taken(), &moved);
+}
+
+#[test]
 fn a_slice_that_lost_several_nodes_or_all_moves_alone() {
     let triple = |rack: &str| [0, 1, 2].map(|at| ("b".to_owned(), rack.to_owned(), format!("{rack}{at}"), 1));
     let nodes: Vec<_> = ["a", "b", "c", "d"].iter().flat_map(|rack| triple(rack)).collect();
