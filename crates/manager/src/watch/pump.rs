@@ -1,5 +1,6 @@
 //! One watch: events of one kind, turned into inputs. `Init … InitDone` becomes a set difference.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use kube::Client;
@@ -115,7 +116,7 @@ pub async fn pump<K: Watched>(client: Client, kind: Kind, optional: bool, mut sh
     loop {
         let round = Round { epoch: *shared.epoch.borrow_and_update(), turn: shared.lists.turn() };
         debug!(kind = kind.plural(), ?round, "watching");
-        if let Some(ended) = run::<K>(&client, kind, optional, round, &mut shared).await {
+        if let Some(ended) = run::<K>(&client, kind, optional, round, &shared).await {
             shared.lists.end(kind);
             shared.sync.forget(kind);
             return ended;
@@ -129,7 +130,7 @@ async fn run<K: Watched>(
     kind: Kind,
     optional: bool,
     round: Round,
-    shared: &mut Shared,
+    shared: &Shared,
 ) -> Option<Ended> {
     let source = Source::new(client.clone(), &kind.collection(K::version(kind), None), shared.selector);
     let mut failures = Failures::new(&shared.pauses);
@@ -139,10 +140,12 @@ async fn run<K: Watched>(
         answered.report();
     });
     let mut listing = Listing::default();
+    // One for all events: each would have to be waited for anew.
+    let mut end = pin!(end_of(kind, shared));
     loop {
         let event = tokio::select! {
             event = source.next() => event,
-            ended = ended(kind, shared) => return ended,
+            ended = &mut end => return ended,
         };
         match event {
             Ok(event) => {
@@ -162,19 +165,22 @@ async fn run<K: Watched>(
                 }
                 tokio::select! {
                     () = failures.pause() => {}
-                    ended = ended(kind, shared) => return ended,
+                    ended = &mut end => return ended,
                 }
             }
         }
     }
 }
 
-/// Waits until a watch is to end, or, when it gives nothing, to begin again.
-async fn ended(kind: Kind, shared: &mut Shared) -> Option<Ended> {
-    tokio::select! {
-        changed = shared.epoch.changed() => changed.is_err().then_some(Ended::Stopped),
-        () = shared.lists.asked(), if takeover::concerns(kind) => None,
-        () = shared.stop.stopped() => Some(Ended::Stopped),
+/// Waits until a watch that begins now is to end, or, when it gives nothing, to begin again.
+fn end_of(kind: Kind, shared: &Shared) -> impl Future<Output = Option<Ended>> + use<> {
+    let (mut epoch, mut lists, mut stop) = (shared.epoch.clone(), shared.lists.clone(), shared.stop.clone());
+    async move {
+        tokio::select! {
+            changed = epoch.changed() => changed.is_err().then_some(Ended::Stopped),
+            () = lists.asked(), if takeover::concerns(kind) => None,
+            () = stop.stopped() => Some(Ended::Stopped),
+        }
     }
 }
 

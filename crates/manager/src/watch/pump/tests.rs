@@ -231,3 +231,24 @@ async fn a_pause_ends_when_everything_is_to_be_listed() {
         assert_eq!(running.asks.recv().await, Some(false));
     }
 }
+
+#[tokio::test]
+async fn a_watch_that_never_pauses_begins_again_when_everything_is_to_be_listed() {
+    let wakes: [fn(&mut Running); 2] =
+        [|running| running.takeover.ask(), |running| running.epoch.send(1).unwrap()];
+    for wake in wakes {
+        let busy = |watches: bool| {
+            let line =
+                json!({"type": "MODIFIED", "object": {"metadata": {"name": "w", "resourceVersion": "10"}}});
+            let line = Bytes::from(format!("{line}\n"));
+            let lines = futures::stream::repeat_with(move || Ok::<_, std::io::Error>(line.clone()));
+            if watches { Response::new(Body::from_stream(lines)) } else { found(&list("9", &[])) }
+        };
+        let mut running = Running::with(Backoff::millis(1, 1), busy);
+        for watches in [false, true] {
+            assert_eq!(running.asks.recv().await, Some(watches));
+        }
+        wake(&mut running);
+        assert_eq!(running.asks.recv().await, Some(false));
+    }
+}
