@@ -215,6 +215,12 @@ impl Call {
         Ok(Self { method, uri: uri.into(), content, body, accept: WHOLE })
     }
 
+    /// The same with a body that was written already.
+    pub fn of_text(method: Method, uri: impl Into<String>, content: Content, body: &str) -> Self {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        Self { method, uri: uri.into(), content, body, accept: WHOLE }
+    }
+
     /// Sends it once and returns the raw answer.
     ///
     /// # Errors

@@ -407,7 +407,8 @@ impl Api {
                 }
             }
             Write::Apply { field_manager, body, .. } => {
-                let mut value = self.locked(reference, body)?;
+                let body = body.value();
+                let mut value = self.locked(reference, &body)?;
                 let before = value.clone();
                 apply_status(&mut value["status"], &body["status"], field_manager);
                 keep_co_owned(&mut value["status"], &before["status"], &self.co_owned);

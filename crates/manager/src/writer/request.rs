@@ -63,7 +63,8 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
             one(Method::PATCH, *subresource, String::new(), Content::MergePatch, body)
         }
         Write::Apply { subresource, field_manager, body } => {
-            one(Method::PATCH, *subresource, applied_by(field_manager), Content::ApplyPatch, body)
+            let uri = uri(object, version, *subresource) + &applied_by(field_manager);
+            Ok(Plan::One(Call::of_text(Method::PATCH, uri, Content::ApplyPatch, body.as_str())))
         }
         Write::Delete { uid, grace_period_seconds, foreground } => {
             let policy = if *foreground { "Foreground" } else { "Background" };
@@ -351,9 +352,10 @@ mod tests {
         let write = Write::Apply {
             subresource: Some("status"),
             field_manager: "kueue-admission",
-            body: json!({"status": {}}),
+            body: json!({"status": {}}).into(),
         };
         let call = only(plan(&workload(), "v1beta2", &write).unwrap());
+        assert_eq!(&call.body[..], b"{\"status\":{}}");
         assert_eq!(
             call.uri,
             "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads/job-a-12345/status?fieldManager=kueue-admission&force=true"
