@@ -196,7 +196,7 @@ impl Parts {
         let (until, deadline) = lease::deadline::pair();
         let writer = Writer::start(
             supervisor,
-            Server::new(self.client.clone(), deadline, traffic.clone()),
+            Server::new(self.client.clone(), deadline, traffic.clone()).knowing(Arc::clone(&known)),
             versions.clone(),
             connection.qps,
             burst,
