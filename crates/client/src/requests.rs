@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -9,11 +10,23 @@ use http::{Method, Request, Response, StatusCode};
 use kube::Config;
 use tower::Service;
 
+/// The methods of requests to an API server.
+static METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+/// The usual codes of answers; 0 stands for no answer.
+const CODES: [u16; 16] = [0, 200, 201, 202, 400, 401, 403, 404, 409, 410, 422, 429, 500, 502, 503, 504];
+
 /// Counts requests to one API server. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     host: Arc<str>,
-    totals: Arc<Mutex<Totals>>,
+    counts: Arc<Counts>,
+}
+
+/// Each request is counted, so the usual ones cost one addition.
+#[derive(Debug, Default)]
+struct Counts {
+    usual: [[AtomicU64; CODES.len()]; 5],
+    others: Mutex<Totals>,
 }
 
 /// Numbers of requests by the code of the answer, `None` if there was none, and by method. They are exact up to 2^53.
@@ -25,7 +38,7 @@ impl Requests {
         let host = config.cluster_url.authority().map(http::uri::Authority::as_str).unwrap_or_default();
         // Without the name and password that may stand before it.
         let host = host.rsplit('@').next().unwrap_or_default();
-        Self { host: Arc::from(host), totals: Arc::default() }
+        Self { host: Arc::from(host), counts: Arc::default() }
     }
 
     /// The API server's host, with its port if the connection names one.
@@ -35,17 +48,35 @@ impl Requests {
 
     /// Counts one request, by the code of its answer, if there was one.
     pub fn count(&self, method: &Method, code: Option<StatusCode>) {
-        let key = (code.map(|code| code.as_u16()), method.as_str().to_owned());
-        *self.lock().entry(key).or_default() += 1.0;
+        let code = code.map(|code| code.as_u16());
+        let row = METHODS.iter().position(|usual| usual == method);
+        let column = CODES.iter().position(|usual| *usual == code.unwrap_or(0));
+        match row.zip(column) {
+            Some((row, column)) => {
+                self.counts.usual[row][column].fetch_add(1, Ordering::Relaxed);
+            }
+            None => *self.others().entry((code, method.as_str().to_owned())).or_default() += 1.0,
+        }
     }
 
     /// The numbers of requests so far, by the code of the answer, `None` if there was none, and by method.
     pub fn totals(&self) -> Totals {
-        self.lock().clone()
+        let mut totals = self.others().clone();
+        for (method, counts) in METHODS.iter().zip(&self.counts.usual) {
+            for (code, count) in CODES.iter().zip(counts) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    let code = Some(*code).filter(|code| *code != 0);
+                    #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+                    totals.insert((code, method.as_str().to_owned()), count as f64);
+                }
+            }
+        }
+        totals
     }
 
-    fn lock(&self) -> MutexGuard<'_, Totals> {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    fn others(&self) -> MutexGuard<'_, Totals> {
+        self.counts.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,5 +165,21 @@ mod tests {
             .collect();
         assert_eq!(totals, ["None GET 2", "Some(200) GET 2", "Some(409) PATCH 1"]);
         assert_eq!(requests.host(), "10.0.0.1:443");
+    }
+
+    #[test]
+    fn unusual_requests_are_counted_like_the_usual_ones_which_wait_for_nothing() {
+        let requests = Requests::default();
+        let held = requests.others();
+        requests.count(&Method::PATCH, Some(StatusCode::OK));
+        drop(held);
+        requests.clone().count(&Method::PATCH, Some(StatusCode::OK));
+        for method in [Method::HEAD, Method::PATCH, Method::HEAD] {
+            requests.count(&method, Some(StatusCode::IM_A_TEAPOT));
+        }
+        requests.count(&Method::DELETE, None);
+        let totals = requests.totals().into_iter();
+        let totals: Vec<_> = totals.map(|((code, method), n)| format!("{code:?} {method} {n}")).collect();
+        assert_eq!(totals, ["None DELETE 1", "Some(200) PATCH 2", "Some(418) HEAD 2", "Some(418) PATCH 1"]);
     }
 }

@@ -10,6 +10,7 @@ use sluice_api::v1beta2;
 use sluice_jobs::Patch;
 
 use crate::input::ObjectRef;
+use crate::json_text::JsonText;
 use crate::provisioning::template::TemplateSource;
 
 /// Identifies one write, so that its answer can be matched. Never reused by one engine.
@@ -180,7 +181,7 @@ pub enum Write {
         /// The field manager.
         field_manager: &'static str,
         /// The whole applied object, with `metadata.resourceVersion` where it must not act on anything newer.
-        body: serde_json::Value,
+        body: JsonText,
     },
     /// DELETE with these preconditions.
     Delete {

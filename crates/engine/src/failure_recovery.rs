@@ -137,7 +137,7 @@ impl Engine {
             return;
         }
         let (purpose, write, then) = if !pod.ended || !pod.reported {
-            let body = self.forced_status(object, pod);
+            let body = self.forced_status(object, pod).into();
             let write = Write::Apply { subresource: Some("status"), field_manager: REPORTER, body };
             let reported = Effect::Event(Event {
                 object: object.clone(),

@@ -34,6 +34,7 @@ mod ingest;
 pub mod input;
 mod job_pod;
 mod journal;
+mod json_text;
 mod kept;
 mod keys;
 mod left_behind;
@@ -74,6 +75,7 @@ pub use effect::{
 };
 pub use engine::{Engine, Work};
 pub use input::{Input, Kind, Object, ObjectRef, WaitingWrites, WriteError};
+pub use json_text::JsonText;
 pub use lifecycle::ancestor::Whole;
 pub use lifecycle::report::same_words;
 pub use lifecycle::slices::is_superseded;

@@ -2,6 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::answers::workload_key;
+use crate::engine::Engine;
+use crate::input::{Kind, ObjectRef};
+use crate::world::job_key;
+
 /// How a seen version relates to the known one. Versions are opaque, but grow if they are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
@@ -36,9 +41,64 @@ pub(crate) fn is_overtaken(known: Option<&ObjectMeta>, answer: &ObjectMeta) -> b
     compare(known, answer.resource_version.as_deref()) == Seen::Older
 }
 
+impl Engine {
+    /// UID and version of a Workload or a job as it is known; nothing of other kinds.
+    pub fn version_of(&self, object: &ObjectRef) -> Option<(&str, &str)> {
+        match object.kind {
+            Kind::Workload => {
+                let metadata = &self.world.workloads.get(&workload_key(object))?.object.metadata;
+                metadata.uid.as_deref().zip(metadata.resource_version.as_deref())
+            }
+            Kind::Job(_) => {
+                let view = &self.world.jobs.get(&job_key(object)?)?.view;
+                Some((&*view.job.uid, &*view.resource_version))
+            }
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+    use sluice_api::job::JobKind;
+
     use super::*;
+    use crate::config::EngineConfig;
+    use crate::input::{Input, Object};
+
+    #[test]
+    fn the_version_of_a_workload_or_a_job_is_the_latest_that_was_seen_while_it_exists() {
+        let frameworks = [JobKind::JOB].into_iter().collect();
+        let mut engine = Engine::new(EngineConfig { frameworks, ..EngineConfig::default() });
+        let metadata =
+            |version: &str| json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": version});
+        for kind in [Kind::Workload, Kind::Job(JobKind::JOB)] {
+            let object = ObjectRef::namespaced(kind, "ns", "a");
+            let seen = |version: &str| match kind {
+                Kind::Workload => {
+                    Object::Workload(serde_json::from_value(json!({"metadata": metadata(version)})).unwrap())
+                }
+                _ => {
+                    let labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
+                    let mut metadata = metadata(version);
+                    metadata["labels"] = labels;
+                    let pods = json!({"spec": {"containers": []}});
+                    let job = json!({"metadata": metadata, "spec": {"suspend": true, "template": pods}});
+                    Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB, &job)))
+                }
+            };
+            assert_eq!(engine.version_of(&object), None);
+            for (version, latest) in [("7", "7"), ("8", "8"), ("7", "8")] {
+                engine.apply(Timestamp::UNIX_EPOCH, Input::Applied(seen(version)));
+                assert_eq!(engine.version_of(&object), Some(("u", latest)), "{object}");
+            }
+            engine.apply(Timestamp::UNIX_EPOCH, Input::Deleted { object: object.clone(), uid: None });
+            assert_eq!(engine.version_of(&object), None);
+        }
+        assert_eq!(engine.version_of(&ObjectRef::cluster(Kind::Node, "n")), None);
+    }
 
     #[test]
     fn versions_grow_where_they_are_numbers() {

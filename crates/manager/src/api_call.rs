@@ -3,9 +3,11 @@
 //! kube's client retries 429, 503 and 504 by itself for minutes; lease renewals and admission writes must fail at once, so every client here is built
 //! without retries ([`sluice_client::kubeconfig`]) and this module classifies the answers.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody as _};
 use axum::http::{Method, Request, StatusCode, header};
 use kube::Client;
 use kube::client::Body;
@@ -53,6 +55,8 @@ pub struct Call {
     pub body: Bytes,
     /// The form of the answer.
     pub accept: &'static str,
+    /// Whether the answer, if it is a success, is passed over.
+    pub unread: bool,
 }
 
 const WHOLE: &str = "application/json";
@@ -179,7 +183,15 @@ impl Call {
             content: Content::Json,
             body: Bytes::new(),
             accept: WHOLE,
+            unread: false,
         }
+    }
+
+    /// The same call, for those who only want to know that it succeeded: then the answer is empty.
+    #[must_use]
+    pub fn unread(mut self) -> Self {
+        self.unread = true;
+        self
     }
 
     /// The same call, with only the metadata of the object in the answer.
@@ -218,7 +230,13 @@ impl Call {
         body: &impl serde::Serialize,
     ) -> serde_json::Result<Self> {
         let body = serde_json::to_vec(body)?.into();
-        Ok(Self { method, uri: uri.into(), content, body, accept: WHOLE })
+        Ok(Self { method, uri: uri.into(), content, body, accept: WHOLE, unread: false })
+    }
+
+    /// The same with a body that was written already.
+    pub fn of_text(method: Method, uri: impl Into<String>, content: Content, body: &str) -> Self {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        Self { method, uri: uri.into(), content, body, accept: WHOLE, unread: false }
     }
 
     /// Sends it once and returns the raw answer.
@@ -245,7 +263,15 @@ impl Call {
                 .and_then(|v| v.to_str().ok())
                 .and_then(|v| v.parse().ok())
                 .map(Duration::from_secs);
-            let body = answer.into_body().collect_bytes().await.map_err(failed)?;
+            let mut body = answer.into_body();
+            if self.unread && status.is_success() {
+                // To its end: then the connection is free for the next request.
+                while let Some(piece) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+                    piece.map_err(failed)?;
+                }
+                return Ok(Vec::new());
+            }
+            let body = body.collect_bytes().await.map_err(failed)?;
             if status.is_success() {
                 // Without another copy of what may be large.
                 Ok(Vec::from(body))
@@ -304,10 +330,42 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::Uri;
+    use axum::response::Response;
+
     use super::*;
+    use crate::fake_api;
 
     fn refused(code: u16, body: &str) -> CallError {
         Call::get("/api").refused(StatusCode::from_u16(code).unwrap(), None, body.as_bytes())
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_is_taken_in_to_its_end_and_not_kept() {
+        const PIECES: usize = 1000;
+        let taken = Arc::new(AtomicUsize::new(0));
+        let given = Arc::clone(&taken);
+        let client = fake_api::client(move |method: Method, _: Uri, _: Bytes| {
+            let given = Arc::clone(&given);
+            let pieces = (0..PIECES).map(move |_| {
+                given.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 1024]))
+            });
+            let answer = if method == Method::POST {
+                Response::new(axum::body::Body::from_stream(futures::stream::iter(pieces)))
+            } else {
+                fake_api::failed(409, "Conflict")
+            };
+            std::future::ready(answer)
+        });
+        let call = |method| Call::with_body(method, "/api", Content::Json, &()).unread();
+        let answer = call(Method::POST).send(&client, Duration::from_mins(1)).await.unwrap();
+        assert_eq!((answer.capacity(), taken.load(Ordering::Relaxed)), (0, PIECES));
+        let refused = call(Method::PATCH).send(&client, Duration::from_mins(1)).await.unwrap_err();
+        assert_eq!(refused.to_string(), "PATCH /api: Conflict (409 Conflict)");
     }
 
     #[test]

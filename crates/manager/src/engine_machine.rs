@@ -39,4 +39,8 @@ impl Machine for Engine {
     fn has_moves(&self) -> bool {
         Engine::has_moves(self)
     }
+
+    fn version_of(&self, object: &ObjectRef) -> Option<(&str, &str)> {
+        Engine::version_of(self, object)
+    }
 }

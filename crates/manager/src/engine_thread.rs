@@ -47,6 +47,10 @@ pub trait Machine {
     fn has_moves(&self) -> bool {
         false
     }
+    /// UID and version of an object as it has it, where it tells.
+    fn version_of(&self, _object: &ObjectRef) -> Option<(&str, &str)> {
+        None
+    }
 }
 
 /// Where the thread's results go.
@@ -55,6 +59,8 @@ pub trait Outlet: Send + 'static {
     fn emit(&mut self, effects: Vec<Effect>, leading: bool, generation: u64, took: Duration);
     /// An object was set aside after a panic.
     fn set_aside(&mut self, object: &ObjectRef, why: &str);
+    /// After an answer the engine has this version of the object with this UID.
+    fn taken(&mut self, _uid: &str, _version: &str) {}
     /// The engine was rebuilt: everything must be listed again, as epoch `generation`.
     fn rebuilt(&mut self, generation: u64);
     /// The engine cannot be kept running.
@@ -300,7 +306,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                     if generation == self.generation =>
                 {
                     drop(place);
-                    self.apply(Input::Written { id, result }, document);
+                    self.written(id, result, document);
                 }
                 // From an engine that no longer exists.
                 Some(Command::Synced(_) | Command::Written { .. }) => {}
@@ -317,6 +323,19 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             }
         }
         true
+    }
+
+    /// Applies an answer, and says which version of its object the engine has then.
+    fn written(&mut self, id: EffectId, result: Result<Option<Object>, WriteError>, document: Document) {
+        let has_object = matches!(result, Ok(Some(_)));
+        self.apply(Input::Written { id, result }, document);
+        // An engine that was rebuilt meanwhile has no last object.
+        if has_object
+            && let Some(object) = &self.last
+            && let Some((uid, version)) = self.machine.version_of(object)
+        {
+            self.outlet.taken(uid, version);
+        }
     }
 
     fn apply(&mut self, input: Input, document: Document) {

@@ -15,6 +15,7 @@ use crate::events::{EventSink, of_manager};
 use crate::journal::Journal;
 use crate::metrics::registry::{Registry, Sample};
 use crate::traces::Traces;
+use crate::watch::known::Known;
 use crate::watch::sync::SyncTracker;
 use crate::writer::Writer;
 
@@ -28,6 +29,8 @@ pub struct Effects {
     pub registry: Arc<Registry>,
     /// The kinds to list again when the engine was rebuilt.
     pub sync: Arc<SyncTracker>,
+    /// The versions that the engine has.
+    pub known: Arc<Known>,
     /// Restarts the watches.
     pub epoch: watch::Sender<u64>,
     /// Makes the process end.
@@ -80,7 +83,13 @@ impl Outlet for Effects {
         }
     }
 
+    fn taken(&mut self, uid: &str, version: &str) {
+        self.known.taken(uid, version);
+    }
+
     fn rebuilt(&mut self, generation: u64) {
+        // Before everything is listed again: what a watch drops until then, the lists have.
+        self.known.rebuilt();
         self.sync.restart(generation);
         let epoch = self.epoch.clone();
         // Writes in progress may change what the lists show.
@@ -158,7 +167,7 @@ mod tests {
     use axum::http::{Method, Uri};
     use serde_json::json;
     use sluice_engine::effect::{EffectId, Purpose, Write as Written, WriteRequest};
-    use sluice_engine::input::Kind;
+    use sluice_engine::input::{Kind, Object};
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -194,11 +203,13 @@ mod tests {
         let server = Server::new(client, Deadline::never(), Traffic::default());
         let (epoch, mut epochs) = watch::channel(0);
         let sync = Arc::new(SyncTracker::new([Kind::Workload]));
+        let known = Arc::new(Known::with(|_| false));
         let mut effects = Effects {
             writer: Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering),
             events: None,
             registry: Arc::new(Registry::new(crate::metrics::definitions(&[]), Role::Leader).unwrap()),
             sync: Arc::clone(&sync),
+            known: Arc::clone(&known),
             epoch,
             fatal: mpsc::channel(1).0,
             moved: Arc::default(),
@@ -211,8 +222,18 @@ mod tests {
         let request = WriteRequest { id: EffectId(1), object, purpose: Purpose::UpdateWorkload, write };
         effects.emit(vec![Effect::Write(request)], true, 0, Duration::ZERO);
         sent.acquire().await.unwrap().forget();
+        let answer = || {
+            let metadata = json!({"metadata": {"uid": "u", "resourceVersion": "7"}});
+            known.copy_of(&Object::Workload(serde_json::from_value(metadata).unwrap()));
+        };
+        answer();
+        effects.taken("u", "7");
+        assert!(known.is_echo("u", "7"));
+        answer();
+        effects.taken("u", "7");
 
         effects.rebuilt(1);
+        assert!(!known.is_echo("u", "7"), "the new engine has nothing yet");
         assert!(!sync.listed(Kind::Workload, 0), "a list that began before says nothing about it");
         assert!(!effects.writer.clone().is_quiet(Duration::ZERO).await);
         assert!(!epochs.has_changed().unwrap(), "a request may change what the lists show");

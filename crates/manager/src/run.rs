@@ -18,7 +18,7 @@ use sluice_api::job::JobKind;
 use sluice_client::kubeconfig::{connection, counted};
 use sluice_client::requests::Requests;
 use sluice_client::{settings, version};
-use sluice_engine::input::{Input, WriteError};
+use sluice_engine::input::{Input, Object, WriteError};
 use sluice_engine::{Engine, EngineConfig};
 use sluice_sim::replay::Entry;
 use tokio::sync::{Notify, mpsc, watch};
@@ -56,7 +56,7 @@ use crate::watch::document;
 use crate::watch::failures::Pauses;
 use crate::watch::known::Known;
 use crate::watch::makers;
-use crate::watch::pods::Pods;
+use crate::watch::pods::{Pods, may_need};
 use crate::watch::pump::{Feed, Selector, Shared, Sink};
 use crate::watch::sync::{SyncTracker, end_unless_synced};
 use crate::watch::versions::Versions;
@@ -180,7 +180,10 @@ impl Parts {
         let kept_sink = self.controllers.has(Controller::Events).then(|| sink.clone());
 
         let answers_to = Arc::new(OnceLock::<Handle<Engine>>::new());
-        let known = Arc::<Known>::default();
+        let kinds = self.configuration.job_kinds();
+        let facts = Arc::new(FactStore::of(&kinds, external.clone()));
+        let store = self.serves_dashboard().then(Arc::<Store>::default);
+        let known = Arc::new(Known::with(followed(Arc::clone(&facts), store.is_some())));
         let answers = answers(Arc::clone(&answers_to), Arc::clone(&known));
         let connection = &self.configuration.client_connection;
         let burst = u32::try_from(connection.burst).unwrap_or(0);
@@ -193,7 +196,7 @@ impl Parts {
         let (until, deadline) = lease::deadline::pair();
         let writer = Writer::start(
             supervisor,
-            Server::new(self.client.clone(), deadline, traffic.clone()),
+            Server::new(self.client.clone(), deadline, traffic.clone()).knowing(Arc::clone(&known)),
             versions.clone(),
             connection.qps,
             burst,
@@ -205,6 +208,7 @@ impl Parts {
             events: kept_sink.clone(),
             registry: Arc::clone(&registry),
             sync: Arc::clone(&sync),
+            known: Arc::clone(&known),
             epoch,
             fatal,
             moved: Arc::clone(&moved),
@@ -219,8 +223,6 @@ impl Parts {
         // Set once, here.
         let _ = answers_to.set(engine.clone());
 
-        let kinds = self.configuration.job_kinds();
-        let facts = Arc::new(FactStore::of(&kinds, external.clone()));
         let crds = Arc::new(Crds::default());
         let wanted = Wanted {
             jobs: self.jobs(),
@@ -230,7 +232,6 @@ impl Parts {
             elastic: self.configuration.gates.enabled(Gate::ElasticJobsViaWorkloadSlices),
             topology: self.configuration.gates.enabled(Gate::TopologyAwareScheduling),
         };
-        let store = self.serves_dashboard().then(Arc::<Store>::default);
         let (takeover, lists) = takeover::pair();
         let shared = Shared {
             sink: feed(engine.clone(), Arc::clone(&facts), store.clone()),
@@ -393,6 +394,15 @@ fn build(config: EngineConfig, followed: bool) -> impl Fn() -> Engine + Send + '
 
 fn bounds(connections: usize) -> Bounds {
     Bounds { connections, patience: Patience::default() }
+}
+
+/// Whether anything but the engine follows what watches show of an object: the webhooks' facts, the dashboard's columns, the watches of pods, or the
+/// decision log.
+fn followed(facts: Arc<FactStore>, has_dashboard: bool) -> impl Fn(&Object) -> bool + Send + Sync + 'static {
+    move |object| {
+        let is_shown = has_dashboard && !matches!(object, Object::Job(_));
+        is_shown || document::kept() || facts.follows(object) || may_need(object)
+    }
 }
 
 /// Takes answers of writes back to the engine, once that exists.

@@ -139,7 +139,7 @@ impl Engine {
     /// Whether the reason why a Workload waits is not written yet: it may be admitted before, others may write first, or too many are being
     /// written. Then it is looked at again.
     pub(super) fn hold_back(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> bool {
-        let Some(unreported) = self.is_due(key, not_before) else { return true };
+        let Some(unreported) = self.report_due(key, not_before) else { return true };
         if self.reporting < MOST_REPORTS && self.may_report() {
             return false;
         }
@@ -152,7 +152,7 @@ impl Engine {
 
     /// The same for a trouble: it does not stand behind the reasons of others, however many these are.
     pub(super) fn hold_back_trouble(&mut self, key: &WorkloadKey) -> bool {
-        let Some(unreported) = self.is_due(key, None) else { return true };
+        let Some(unreported) = self.report_due(key, None) else { return true };
         // When very many come at once, as those of a stopped queue, the rest waits for its turn among the others and leaves room to the next one.
         let is_first_look = unreported.wake_at.is_some() && self.reporting < 2 * MOST_REPORTS;
         if is_first_look && self.trouble_budget.take_now(self.now, TROUBLES_PER_SECOND).is_ok() {
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// What is to be reported of a Workload that waits, if it is due. If not, it is looked at again when it is.
-    fn is_due(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> Option<Unreported> {
+    fn report_due(&mut self, key: &WorkloadKey, not_before: Option<Timestamp>) -> Option<Unreported> {
         let now = self.now;
         let delay = self.config.status_delay.while_waiting(self.backlog.all);
         let entry = self.world.workloads.get_mut(key)?;

@@ -277,7 +277,7 @@ impl Engine {
                     vec![slice_moved(&key, pod)],
                 )
             } else {
-                let body = self.disrupted_status(&key, pod);
+                let body = self.disrupted_status(&key, pod).into();
                 (
                     Write::Apply { subresource: Some("status"), field_manager: TOPOLOGY_MANAGER, body },
                     Vec::new(),

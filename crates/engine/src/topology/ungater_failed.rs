@@ -47,7 +47,7 @@ impl Engine {
             let write = Write::Apply {
                 subresource: Some("status"),
                 field_manager: TOPOLOGY_MANAGER,
-                body: self.failed_status(&key, pod, moves && domain.is_none()),
+                body: self.failed_status(&key, pod, moves && domain.is_none()).into(),
             };
             let then = vec![terminated(&key, pod)];
             writes.push(PodWrite { pod: key, purpose: Purpose::FailPod, write, then, target: None });

@@ -407,7 +407,8 @@ impl Api {
                 }
             }
             Write::Apply { field_manager, body, .. } => {
-                let mut value = self.locked(reference, body)?;
+                let body = body.value();
+                let mut value = self.locked(reference, &body)?;
                 check_status(&body["status"])?;
                 let before = value.clone();
                 apply_status(&mut value["status"], &body["status"], field_manager);

@@ -112,7 +112,7 @@ fn event(object: ObjectReference, why: &str, instance: &str, now: Timestamp) -> 
         regarding: Some(object),
         ..Event::default()
     };
-    Call::with_body(Method::POST, uri, Content::Json, &body)
+    Call::with_body(Method::POST, uri, Content::Json, &body).unread()
 }
 
 /// How an event names an object.

@@ -73,6 +73,10 @@ impl Machine for Parrot {
     fn suspect(&self) -> Option<ObjectRef> {
         None
     }
+
+    fn version_of(&self, object: &ObjectRef) -> Option<(&str, &str)> {
+        (&*object.name == "kept").then_some(("uid", "version"))
+    }
 }
 
 struct Tape(Sender<String>);
@@ -92,6 +96,10 @@ impl Outlet for Tape {
 
     fn set_aside(&mut self, object: &ObjectRef, why: &str) {
         let _ = self.0.send(format!("set aside {object}: {why}"));
+    }
+
+    fn taken(&mut self, uid: &str, version: &str) {
+        let _ = self.0.send(format!("has {uid} {version}"));
     }
 
     fn rebuilt(&mut self, generation: u64) {
@@ -116,10 +124,14 @@ impl Fixture {
         Self { handle, thread: Some(thread), tape }
     }
 
-    fn apply(&self, name: &str) {
+    fn object(name: &str) -> Object {
         let mut namespace = slim::Namespace::default();
         namespace.metadata.name = Some(name.to_owned());
-        self.handle.input(Input::Applied(Object::Namespace(Box::new(namespace))));
+        Object::Namespace(Box::new(namespace))
+    }
+
+    fn apply(&self, name: &str) {
+        self.handle.input(Input::Applied(Self::object(name)));
     }
 
     fn next(&self) -> String {
@@ -184,6 +196,29 @@ fn answers_and_lists_of_an_earlier_engine_do_not_count() {
     fixture.handle.synced(1);
     let said: Vec<_> = (0..4).map(|_| fixture.next()).collect();
     assert_eq!(said, ["1F aside poison", "1F leader false", "1F written 2", "1F synced"]);
+}
+
+#[test]
+fn the_version_that_the_engine_has_after_an_answer_is_said_if_the_answer_is_for_this_engine() {
+    let fixture = Fixture::new();
+    let answer = |generation, id, name| {
+        let object = Ok(Some(Fixture::object(name)));
+        fixture.handle.written(generation, EffectId(id), object, None, Slot::default());
+    };
+    answer(0, 1, "kept");
+    assert_eq!([fixture.next(), fixture.next()], ["has uid version", "0F written 1"]);
+    answer(0, 2, "ignored");
+    assert_eq!(fixture.next(), "0F written 2");
+    fixture.apply("poison");
+    assert_eq!(fixture.next(), "set aside Namespace poison: poisoned by poison");
+    assert_eq!(fixture.next(), "rebuilt 1");
+    answer(0, 3, "kept");
+    answer(1, 4, "kept");
+    let said: Vec<_> = (0..4).map(|_| fixture.next()).collect();
+    // The answer of its own generation is applied before the next cycle, or after it.
+    assert!(said.contains(&"1F written 4".to_owned()), "{said:?}");
+    assert_eq!(said.iter().filter(|said| *said == "has uid version").count(), 1, "{said:?}");
+    assert!(!said.iter().any(|said| said.ends_with("written 3")), "{said:?}");
 }
 
 #[test]
@@ -279,9 +314,8 @@ async fn watches_wait_while_the_engine_is_busy_and_nothing_is_lost() {
     assert!(busy.as_mut().now_or_never().is_none());
     let mut sent = 0;
     let mut queue = |place| {
-        let mut namespace = slim::Namespace::default();
-        namespace.metadata.name = Some(format!("n-{sent}"));
-        fixture.handle.seen(Input::Applied(Object::Namespace(Box::new(namespace))), None, place);
+        let object = Fixture::object(&format!("n-{sent}"));
+        fixture.handle.seen(Input::Applied(object), None, place);
         sent += 1;
         sent
     };

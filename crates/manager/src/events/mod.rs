@@ -318,7 +318,7 @@ fn create(event: &Event, name: String, reporter: &Reporter, at: Timestamp) -> Ca
         }),
         ..WireEvent::default()
     };
-    Call::with_body(Method::POST, uri(object), Content::Json, &body)
+    Call::with_body(Method::POST, uri(object), Content::Json, &body).unread()
 }
 
 fn update(object: &ObjectRef, pending: &Update, last: Timestamp) -> Call {
@@ -330,7 +330,7 @@ fn update(object: &ObjectRef, pending: &Update, last: Timestamp) -> Call {
             core_uri(object)
         }
     };
-    Call::with_body(Method::PATCH, format!("{uri}/{}", pending.name), Content::MergePatch, &body)
+    Call::with_body(Method::PATCH, format!("{uri}/{}", pending.name), Content::MergePatch, &body).unread()
 }
 
 /// Cuts a text to at most `bytes`, at a character's end, showing that something is missing.

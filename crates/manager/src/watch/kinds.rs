@@ -202,10 +202,35 @@ mod tests {
     }
 
     #[test]
+    fn the_spec_of_a_workload_in_an_answer_is_decoded_once_for_each_generation() {
+        let known = Known::default();
+        let read = |object: &Value| {
+            let (text, mut read) = (object.to_string(), None);
+            let answer = || crate::writer::request::answer(Kind::Workload, text.as_bytes(), &known);
+            let cost = allocations(|| read = answer().unwrap());
+            let Some(object @ Object::Workload(_)) = read else { unreachable!("it is one") };
+            known.copy_of(&object);
+            let Object::Workload(workload) = object else { unreachable!("it is one") };
+            (workload, cost)
+        };
+        let (first, whole) = read(&workload("1", 1, 40));
+        let (second, rest) = read(&workload("2", 1, 40));
+        assert!(std::sync::Arc::ptr_eq(&first.spec, &second.spec));
+        assert_eq!(second.status.cluster_name.as_deref(), Some("2"));
+        assert_eq!(second.metadata.resource_version.as_deref(), Some("2"));
+        assert!(rest * 4 < whole, "{rest} of {whole}");
+        let (third, _) = read(&workload("3", 2, 41));
+        assert_eq!(third.spec.pod_sets[0].template.containers.len(), 41);
+        let mut broken = workload("4", 2, 41);
+        broken["status"] = json!([1]);
+        crate::writer::request::answer(Kind::Workload, broken.to_string().as_bytes(), &known).unwrap_err();
+    }
+
+    #[test]
     fn what_the_answer_of_a_write_had_is_not_decoded_again() {
         let known = Known::default();
         let body = workload("7", 1, 1);
-        let answer = crate::writer::request::answer(Kind::Workload, body.to_string().as_bytes());
+        let answer = crate::writer::request::answer(Kind::Workload, body.to_string().as_bytes(), &known);
         let answer = answer.unwrap().unwrap();
         known.answered(known.copy_of(&answer).unwrap());
         let (echo, cost) = read(&body, &known);
@@ -242,7 +267,7 @@ mod tests {
             [
                 allocations(|| drop(RawJob::read(&seen, &known).unwrap())),
                 allocations(|| drop(RawTemplate::read(&seen, &known).unwrap())),
-                allocations(|| drop(answered(Kind::Job(JobKind::JOB), text.as_bytes()).unwrap())),
+                allocations(|| drop(answered(Kind::Job(JobKind::JOB), text.as_bytes(), &known).unwrap())),
                 allocations(|| drop(crate::writer::request::view(JobKind::JOB, text.as_bytes()).unwrap())),
             ]
         };
@@ -259,7 +284,8 @@ mod tests {
         };
         let [mut whole, mut echo, mut again] = [None, None, None];
         assert!(read(&mut whole) > 40);
-        let answer = crate::writer::request::answer(kind, object.to_string().as_bytes()).unwrap().unwrap();
+        let answer =
+            crate::writer::request::answer(kind, object.to_string().as_bytes(), &known).unwrap().unwrap();
         known.answered(known.copy_of(&answer).unwrap());
         let cost = read(&mut echo);
         assert!(cost <= 4, "{cost}: it is the one that was kept");

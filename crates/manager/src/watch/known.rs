@@ -1,5 +1,8 @@
 //! Workloads and jobs of which a part is known before a watch shows them: the answer of our own write was decoded, and a Workload's spec stays the
 //! same within its generation. Decoding is most of what an object costs.
+//!
+//! The watch shows each of our own writes once more. If the engine has that version from the answer, and nothing else follows such objects, the
+//! event is not decoded, and does not wake the engine.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,6 +13,8 @@ use sluice_engine::input::Object;
 
 /// How many answers of each kind are kept until their watch event, except those of large objects.
 const ANSWERS: usize = 128;
+/// How many versions that the engine has are remembered until their watch event.
+const VERSIONS: usize = 512;
 /// The highest number of owners, and of bytes of labels and annotations, of an object that is not large.
 const OWNERS: usize = 8;
 const TEXT: usize = 4 << 10;
@@ -42,10 +47,22 @@ impl<V> Recent<V> {
         self.young.get(uid).or_else(|| self.old.get(uid))
     }
 
+    fn get_mut(&mut self, uid: &str) -> Option<&mut V> {
+        self.young.get_mut(uid).or_else(|| self.old.get_mut(uid))
+    }
+
     fn take(&mut self, uid: &str) -> Option<V> {
         let old = self.old.remove(uid);
         self.young.remove(uid).or(old)
     }
+}
+
+/// A version of an object that an answer had.
+#[derive(Debug)]
+struct Answered {
+    version: Box<str>,
+    /// Whether the engine has it.
+    taken: bool,
 }
 
 #[derive(Debug)]
@@ -53,35 +70,94 @@ struct Tables {
     answers: Recent<Workload>,
     jobs: Recent<Box<JobView>>,
     specs: Recent<(i64, Weak<WorkloadSpec>)>,
+    versions: Recent<Answered>,
 }
 
-/// The known objects, shared by the watch and the answers of writes.
-#[derive(Debug)]
-pub struct Known(Mutex<Tables>);
+/// Whether anything but the engine follows the events of such an object.
+type Followed = Box<dyn Fn(&Object) -> bool + Send + Sync>;
 
+/// The known objects, shared by the watch, the answers of writes, and the engine's thread.
+pub struct Known {
+    tables: Mutex<Tables>,
+    followed: Followed,
+}
+
+/// All events are followed.
 impl Default for Known {
     fn default() -> Self {
-        let (answers, jobs) = (Recent::of(ANSWERS), Recent::of(ANSWERS));
-        Self(Mutex::new(Tables { answers, jobs, specs: Recent::of(SPECS) }))
+        Self::with(|_| true)
     }
 }
 
 impl Known {
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Without objects. `followed` returns whether anything but the engine follows the events of such an object.
+    pub fn with(followed: impl Fn(&Object) -> bool + Send + Sync + 'static) -> Self {
+        let (answers, jobs) = (Recent::of(ANSWERS), Recent::of(ANSWERS));
+        let tables = Tables { answers, jobs, specs: Recent::of(SPECS), versions: Recent::of(VERSIONS) };
+        Self { tables: Mutex::new(tables), followed: Box::new(followed) }
     }
 
-    /// What is kept of an answer that was decoded, for [`Known::answered`]; nothing of a large object, or one of another kind. Of a job it has no
-    /// templates: its event has nothing new for an engine that has the answer, and is not taken for more than that.
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An answer that was decoded is about to be given to the engine. Returns what is kept of it, for [`Known::answered`], if others follow such
+    /// objects; nothing of a large object, or one of another kind. Of a job it has no templates: its event has nothing new for an engine that has the
+    /// answer, and is not taken for more than that.
     pub fn copy_of(&self, answer: &Object) -> Option<Object> {
+        if let Object::Workload(workload) = answer {
+            self.seen(workload);
+        }
+        if !(self.followed)(answer) {
+            self.expect(answer);
+            return None;
+        }
         match answer {
-            Object::Workload(workload) => {
-                self.seen(workload);
-                is_small(workload).then(|| answer.clone())
-            }
+            Object::Workload(workload) => is_small(workload).then(|| answer.clone()),
             Object::Job(view) => is_small_job(view).then(|| Object::Job(Box::new(without_templates(view)))),
             _ => None,
         }
+    }
+
+    /// Only the engine follows the object: its event is of no use if the engine takes this version.
+    fn expect(&self, answer: &Object) {
+        let (uid, version) = match answer {
+            Object::Workload(workload) => {
+                let metadata = &workload.metadata;
+                (metadata.uid.as_deref(), metadata.resource_version.as_deref())
+            }
+            Object::Job(view) if is_one_object(view) && view.template.is_none() => {
+                (Some(&*view.job.uid), Some(&*view.resource_version))
+            }
+            _ => return,
+        };
+        let (Some(uid), Some(version)) = (uid, version) else { return };
+        if !uid.is_empty() && !version.is_empty() {
+            let answered = Answered { version: version.into(), taken: false };
+            self.tables().versions.put(uid.into(), answered);
+        }
+    }
+
+    /// The engine has this version of an object. If that is the one that an answer had, the watch has nothing to add.
+    pub fn taken(&self, uid: &str, version: &str) {
+        let versions = &mut self.tables().versions;
+        if let Some(answered) = versions.get_mut(uid)
+            && *answered.version == *version
+        {
+            answered.taken = true;
+        }
+    }
+
+    /// Whether the watch shows a version that the engine has, and nothing else follows. It says so once.
+    pub fn is_echo(&self, uid: &str, version: &str) -> bool {
+        let versions = &mut self.tables().versions;
+        let same = |answered: &Answered| answered.taken && *answered.version == *version;
+        versions.get(uid).is_some_and(same) && versions.take(uid).is_some()
+    }
+
+    /// The engine was built anew, and has nothing yet: whatever the watches show is new to it.
+    pub fn rebuilt(&self) {
+        self.tables().versions = Recent::of(VERSIONS);
     }
 
     /// The engine was given an answer: the watch will show the same version.
@@ -152,10 +228,14 @@ fn without_templates(view: &JobView) -> JobView {
     copy
 }
 
-/// Whether a copy of a job is worth its room. Jobs that are more than their object are put together again each time.
+/// Whether a job is no more than its object: otherwise it is put together again each time.
+fn is_one_object(view: &JobView) -> bool {
+    let kind = view.job.kind;
+    !kind.integration().of_pods && !kind.has_groups() && !kind.gathers_pods()
+}
+
+/// Whether a copy of a job is worth its room.
 fn is_small_job(view: &JobView) -> bool {
-    let integration = view.job.kind.integration();
-    let is_one_object = !integration.of_pods && !view.job.kind.has_groups() && !view.job.kind.gathers_pods();
     let length = |texts: &BTreeMap<String, String>| {
         texts.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
     };
@@ -169,7 +249,7 @@ fn is_small_job(view: &JobView) -> bool {
             && set.unwritten.is_none()
             && set.wrapped.is_none()
     };
-    is_one_object
+    is_one_object(view)
         && length(&view.labels) + length(&view.annotations) <= TEXT
         && view.part_names.len() <= OWNERS
         && view.pod_selector.is_none()
@@ -251,6 +331,48 @@ mod tests {
         }
         let left = (0..1000).filter(|number| known.take(&format!("u{number}"), "1").is_some()).count();
         assert!((ANSWERS..=2 * ANSWERS).contains(&left), "{left}");
+    }
+
+    #[test]
+    fn an_event_is_an_echo_once_the_engine_has_the_version_that_an_answer_had() {
+        let known = Known::with(|_| false);
+        let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+        for (written, later) in [
+            (workload("u", "7", &json!({})), workload("u", "8", &json!({}))),
+            (job("u", "7", &json!({}), &pod), job("u", "8", &json!({}), &pod)),
+        ] {
+            known.taken("u", "7");
+            assert!(!known.is_echo("u", "7"), "no answer had it");
+            assert_eq!(known.copy_of(&written), None, "nothing else follows it");
+            assert!(!known.is_echo("u", "7"), "the engine may not take it");
+            known.taken("u", "6");
+            assert!(!known.is_echo("u", "7"), "the engine has another version");
+            known.taken("u", "7");
+            assert!(!known.is_echo("u", "8") && !known.is_echo("v", "7"));
+            let cost = allocation_counter::measure(|| assert!(known.is_echo("u", "7")));
+            assert_eq!(cost.count_total, 0, "it is dropped for nothing");
+            assert!(!known.is_echo("u", "7"), "it is one event");
+            known.copy_of(&written);
+            known.taken("u", "7");
+            known.copy_of(&later);
+            assert!(!known.is_echo("u", "7"), "a later answer is expected");
+            known.taken("u", "8");
+            known.rebuilt();
+            assert!(!known.is_echo("u", "8"), "the new engine has not seen it");
+        }
+    }
+
+    #[test]
+    fn the_events_of_what_others_follow_are_no_echoes() {
+        let known = Known::with(|object| matches!(object, Object::Workload(_)));
+        let written = workload("u", "7", &json!({}));
+        assert_eq!(known.copy_of(&written), Some(written));
+        known.taken("u", "7");
+        assert!(!known.is_echo("u", "7"));
+        let unversioned = job("j", "", &json!({}), &json!({}));
+        assert_eq!(known.copy_of(&unversioned), None);
+        known.taken("j", "");
+        assert!(!known.is_echo("j", ""));
     }
 
     #[test]

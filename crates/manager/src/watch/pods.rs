@@ -112,6 +112,15 @@ impl Need {
     }
 }
 
+/// Whether the versions of an object may differ in whether pods are needed.
+pub fn may_need(object: &Object) -> bool {
+    match object {
+        Object::Job(job) => job.terminating > 0 || job.annotations.contains_key(labels::ELASTIC_JOB),
+        Object::Workload(_) => false,
+        _ => true,
+    }
+}
+
 /// Bound pods that have not ended.
 const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 /// Bound pods.

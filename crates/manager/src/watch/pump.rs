@@ -1,5 +1,6 @@
 //! One watch: events of one kind, turned into inputs. `Init … InitDone` becomes a set difference.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use kube::Client;
@@ -115,7 +116,7 @@ pub async fn pump<K: Watched>(client: Client, kind: Kind, optional: bool, mut sh
     loop {
         let round = Round { epoch: *shared.epoch.borrow_and_update(), turn: shared.lists.turn() };
         debug!(kind = kind.plural(), ?round, "watching");
-        if let Some(ended) = run::<K>(&client, kind, optional, round, &mut shared).await {
+        if let Some(ended) = run::<K>(&client, kind, optional, round, &shared).await {
             shared.lists.end(kind);
             shared.sync.forget(kind);
             return ended;
@@ -129,7 +130,7 @@ async fn run<K: Watched>(
     kind: Kind,
     optional: bool,
     round: Round,
-    shared: &mut Shared,
+    shared: &Shared,
 ) -> Option<Ended> {
     let source = Source::new(client.clone(), &kind.collection(K::version(kind), None), shared.selector);
     let mut failures = Failures::new(&shared.pauses);
@@ -139,10 +140,12 @@ async fn run<K: Watched>(
         answered.report();
     });
     let mut listing = Listing::default();
+    // One for all events: each would have to be waited for anew.
+    let mut end = pin!(end_of(kind, shared));
     loop {
         let event = tokio::select! {
             event = source.next() => event,
-            ended = ended(kind, shared) => return ended,
+            ended = &mut end => return ended,
         };
         match event {
             Ok(event) => {
@@ -162,19 +165,22 @@ async fn run<K: Watched>(
                 }
                 tokio::select! {
                     () = failures.pause() => {}
-                    ended = ended(kind, shared) => return ended,
+                    ended = &mut end => return ended,
                 }
             }
         }
     }
 }
 
-/// Waits until a watch is to end, or, when it gives nothing, to begin again.
-async fn ended(kind: Kind, shared: &mut Shared) -> Option<Ended> {
-    tokio::select! {
-        changed = shared.epoch.changed() => changed.is_err().then_some(Ended::Stopped),
-        () = shared.lists.asked(), if takeover::concerns(kind) => None,
-        () = shared.stop.stopped() => Some(Ended::Stopped),
+/// Waits until a watch that begins now is to end, or, when it gives nothing, to begin again.
+fn end_of(kind: Kind, shared: &Shared) -> impl Future<Output = Option<Ended>> + use<> {
+    let (mut epoch, mut lists, mut stop) = (shared.epoch.clone(), shared.lists.clone(), shared.stop.clone());
+    async move {
+        tokio::select! {
+            changed = epoch.changed() => changed.is_err().then_some(Ended::Stopped),
+            () = lists.asked(), if takeover::concerns(kind) => None,
+            () = stop.stopped() => Some(Ended::Stopped),
+        }
     }
 }
 
@@ -201,6 +207,8 @@ async fn deliver<K: Watched>(event: Event, kind: Kind, round: Round, shared: &Sh
             }
             shared.lists.delivered(kind, round.turn);
         }
+        // Its answer was first.
+        Event::Apply(seen) if is_echo(&seen.meta, kind, shared) => {}
         Event::Apply(seen) => {
             let found = reference(&seen.meta, kind);
             apply::<K>(&seen, &found, shared).await;
@@ -212,6 +220,11 @@ async fn deliver<K: Watched>(event: Event, kind: Kind, round: Round, shared: &Sh
             (shared.sink)(Feed::Input(Input::Deleted { object, uid }, None), place);
         }
     }
+}
+
+/// Whether an event shows nothing but our own write, which the engine has. What a list has is always taken to the engine.
+fn is_echo(meta: &Meta, kind: Kind, shared: &Shared) -> bool {
+    matches!(kind, Kind::Workload | Kind::Job(_)) && shared.known.is_echo(&meta.uid, &meta.resource_version)
 }
 
 /// Takes an object to the engine, decoded once there is room for it.
@@ -244,204 +257,4 @@ fn complain(kind: Kind, error: &Error, failures: u32) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use std::sync::Mutex;
-
-    use axum::body::{Body, Bytes};
-    use axum::http::{Method, Uri};
-    use axum::response::Response;
-    use futures::FutureExt as _;
-    use serde_json::json;
-    use sluice_api::slim;
-    use sluice_engine::Backoff;
-    use tokio::sync::mpsc;
-
-    use crate::fake_api::{self, failed, found, list};
-    use crate::shutdown::Stopper;
-    use crate::takeover::Takeover;
-    use crate::watch::source::tests::seen;
-
-    pub(crate) fn shared() -> (Shared, Arc<Mutex<Vec<Feed>>>) {
-        let inputs = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&inputs);
-        let (_, stop) = crate::shutdown::pair();
-        let shared = Shared {
-            sink: Arc::new(move |feed, _| seen.lock().unwrap().push(feed)),
-            intake: Intake::default(),
-            known: Arc::default(),
-            sync: Arc::new(SyncTracker::new([Kind::Namespace])),
-            pauses: Pauses::default(),
-            epoch: watch::channel(0).1,
-            lists: crate::takeover::pair().1,
-            selector: Selector::default(),
-            stop,
-            supervisor: crate::supervise::tests::supervisor().0,
-        };
-        (shared, inputs)
-    }
-
-    fn namespace(name: &str) -> Seen {
-        let version = if name == "a" { "7" } else { "5" };
-        seen(&json!({"metadata": {"name": name, "resourceVersion": version}}))
-    }
-
-    /// A kind that cannot be read without a panic.
-    #[derive(serde::Deserialize)]
-    struct Poisonous(slim::Namespace);
-
-    impl Watched for Poisonous {
-        fn decode(self, kind: Kind) -> Object {
-            assert!(self.0.metadata.name.as_deref() != Some("a"), "a poisonous object");
-            self.0.decode(kind)
-        }
-    }
-
-    #[tokio::test]
-    async fn an_object_that_cannot_be_read_without_a_panic_is_set_aside_and_the_others_are_seen() {
-        let (shared, inputs) = shared();
-        let mut listing = Listing::default();
-        let object = |name| Event::InitApply(namespace(name));
-        for event in [Event::Init, object("a"), object("b"), Event::InitDone(9)] {
-            deliver::<Poisonous>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
-        }
-        let seen = inputs.lock().unwrap();
-        let poison = ObjectRef::cluster(Kind::Namespace, "a");
-        assert_eq!(seen[0], Feed::Poison(poison.clone(), "a poisonous object".to_owned()));
-        assert!(matches!(&seen[1], Feed::Input(Input::Applied(o), _) if o.object_ref().name.as_ref() == "b"));
-        assert!(
-            matches!(&seen[2], Feed::Input(Input::Listed { present, .. }, _) if present.contains(&poison))
-        );
-    }
-
-    #[tokio::test]
-    async fn a_list_ends_with_everything_that_is_present_and_completes_the_sync() {
-        let (shared, inputs) = shared();
-        let mut listing = Listing::default();
-        let events = [
-            Event::Init,
-            Event::InitApply(namespace("a")),
-            Event::InitApply(namespace("b")),
-            // The list is newer than all its items.
-            Event::InitDone(120),
-            Event::Delete(namespace("b")),
-        ];
-        for event in events {
-            deliver::<slim::Namespace>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
-        }
-        let at = |name: &str| ObjectRef::cluster(Kind::Namespace, name);
-        let inputs = inputs.lock().unwrap();
-        assert_eq!(inputs.len(), 5);
-        assert!(matches!(&inputs[0], Feed::Input(Input::Applied(o), None) if o.object_ref() == at("a")));
-        let present = vec![at("a"), at("b")];
-        assert_eq!(
-            inputs[2],
-            Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(120) }, None)
-        );
-        assert_eq!(inputs[3], Feed::Synced(0));
-        assert_eq!(inputs[4], Feed::Input(Input::Deleted { object: at("b"), uid: None }, None));
-    }
-
-    #[tokio::test]
-    async fn a_watch_waits_while_too_much_waits_for_the_engine() {
-        let (shared, inputs) = shared();
-        let full = shared.intake.place(usize::MAX).await;
-        let (event, mut listing) = (Event::Apply(namespace("a")), Listing::default());
-        let mut delivered = Box::pin(deliver::<slim::Namespace>(
-            event,
-            Kind::Namespace,
-            Round::default(),
-            &shared,
-            &mut listing,
-        ));
-        assert!(delivered.as_mut().now_or_never().is_none());
-        assert!(inputs.lock().unwrap().is_empty());
-        drop(full);
-        delivered.await;
-        assert_eq!(inputs.lock().unwrap().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_malformed_object_is_left_as_it_was_known() {
-        let (shared, inputs) = shared();
-        let mut listing = Listing::default();
-        let malformed = seen(&json!({"metadata": {"name": "a", "labels": "wrong type"}}));
-        for event in [Event::Init, Event::InitApply(malformed), Event::InitDone(9)] {
-            deliver::<slim::Namespace>(event, Kind::Namespace, Round::default(), &shared, &mut listing).await;
-        }
-        let inputs = inputs.lock().unwrap();
-        let present = vec![ObjectRef::cluster(Kind::Namespace, "a")];
-        let listed = Feed::Input(Input::Listed { kind: Kind::Namespace, present, as_of: Some(9) }, None);
-        assert_eq!(*inputs, [listed, Feed::Synced(0)]);
-    }
-
-    /// A pump of Workloads that runs: whether it asks for a watch each time, and what its rounds end with.
-    struct Running {
-        asks: mpsc::UnboundedReceiver<bool>,
-        sync: Arc<SyncTracker>,
-        epoch: watch::Sender<u64>,
-        takeover: Takeover,
-        _stopper: Stopper,
-    }
-
-    impl Running {
-        fn with(pauses: Backoff, answer: impl Fn(bool) -> Response + Clone + Send + Sync + 'static) -> Self {
-            let (asked, asks) = mpsc::unbounded_channel();
-            let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
-                let watches = uri.query().is_some_and(|query| query.contains("watch=true"));
-                // The test may be over.
-                let _ = asked.send(watches);
-                std::future::ready(answer(watches))
-            });
-            let (stopper, stop) = crate::shutdown::pair();
-            let (epoch, epochs) = watch::channel(0);
-            let (takeover, lists) = crate::takeover::pair();
-            let sync = Arc::new(SyncTracker::new([Kind::Workload]));
-            let (shared, _) = shared();
-            let shared = Shared {
-                sync: Arc::clone(&sync),
-                pauses: Pauses::of(pauses),
-                epoch: epochs,
-                lists,
-                stop,
-                ..shared
-            };
-            let watch = pump::<slim::Workload>(client, Kind::Workload, false, shared.clone());
-            drop(shared.supervisor.spawn_finite("watch", async move {
-                watch.await;
-            }));
-            Self { asks, sync, epoch, takeover, _stopper: stopper }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_kind_without_changes_does_not_wait_longer_each_time_its_watch_breaks() {
-        let broken = |watches: bool| {
-            let breaks = futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("broken"))]);
-            if watches { Response::new(Body::from_stream(breaks)) } else { found(&list("9", &[])) }
-        };
-        let mut running = Running::with(Backoff::millis(1, 36_000_000), broken);
-        let asks = async {
-            for ask in 0..40 {
-                assert_eq!(running.asks.recv().await, Some(ask > 0));
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_mins(1), asks).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_pause_ends_when_everything_is_to_be_listed() {
-        let wakes: [fn(&mut Running); 2] =
-            [|running| running.takeover.ask(), |running| running.epoch.send(1).unwrap()];
-        for wake in wakes {
-            let mut running =
-                Running::with(Backoff::seconds(36_000, 36_000), |_| failed(500, "InternalError"));
-            assert_eq!(running.asks.recv().await, Some(false));
-            while running.sync.missing() == ["workloads"] {
-                tokio::task::yield_now().await;
-            }
-            wake(&mut running);
-            assert_eq!(running.asks.recv().await, Some(false));
-        }
-    }
-}
+pub(crate) mod tests;

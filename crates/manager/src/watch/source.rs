@@ -11,12 +11,12 @@ use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Request;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
+use self::heard::{Head, Heard, heard};
 use super::items::Items;
 use super::pump::Selector;
+
+pub use self::heard::{Meta, Seen};
 
 /// Objects in a page of a list. It bounds the API server's work, not our memory.
 const PAGE: u32 = 500;
@@ -107,78 +107,6 @@ impl Event {
     /// Whether it shows that the API server answers: that a list begins is said before anything is asked.
     pub const fn is_success(&self) -> bool {
         !matches!(self, Self::Init)
-    }
-}
-
-/// The metadata that every object has.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Meta {
-    /// Its name.
-    pub name: String,
-    /// Its namespace, if it has one.
-    pub namespace: String,
-    /// Its UID.
-    pub uid: String,
-    /// Its version.
-    pub resource_version: String,
-    /// The version of its spec.
-    pub generation: i64,
-    /// Where in a list the next page begins.
-    #[serde(rename = "continue")]
-    next_page: String,
-}
-
-/// Something with metadata.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Head {
-    metadata: Meta,
-    // Of a Status. Other objects may have anything there.
-    code: Value,
-    message: Value,
-}
-
-/// A line of a watch.
-#[derive(Deserialize)]
-struct Line<T> {
-    #[serde(rename = "type", default)]
-    type_: String,
-    object: T,
-}
-
-/// An object that was not decoded yet.
-#[derive(Debug)]
-pub struct Seen {
-    /// Its metadata.
-    pub meta: Meta,
-    text: Vec<u8>,
-    /// The text is a line of a watch.
-    line: bool,
-}
-
-impl Seen {
-    fn item(text: Vec<u8>) -> Result<Self, Error> {
-        let head: Head = serde_json::from_slice(&text).map_err(Error::Malformed)?;
-        Ok(Self { meta: head.metadata, text, line: false })
-    }
-
-    /// The length of its text.
-    pub fn bytes(&self) -> usize {
-        self.text.len()
-    }
-
-    /// Decodes it.
-    ///
-    /// # Errors
-    ///
-    /// If the text is not JSON of this type.
-    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
-        if self.line {
-            serde_json::from_slice::<Line<T>>(&self.text).map(|line| line.object)
-        } else {
-            serde_json::from_slice(&self.text)
-        }
     }
 }
 
@@ -437,40 +365,6 @@ async fn read(body: &mut Body, limit: Duration, take: impl FnOnce(&[u8])) -> Res
     Ok(bytes > 0)
 }
 
-/// The content of a line of a watch.
-enum Heard {
-    Event(Event),
-    Bookmark(String),
-    Error(Error),
-}
-
-impl Heard {
-    /// The version up to which everything is known.
-    fn version(&self) -> Option<String> {
-        match self {
-            Self::Event(Event::Apply(seen) | Event::Delete(seen)) => Some(seen.meta.resource_version.clone()),
-            Self::Bookmark(version) => Some(version.clone()),
-            Self::Event(_) | Self::Error(_) => None,
-        }
-    }
-}
-
-fn heard(text: Vec<u8>) -> Result<Heard, Error> {
-    let Line { type_, object: Head { metadata: meta, code, message } } =
-        serde_json::from_slice(&text).map_err(Error::Malformed)?;
-    if type_ == "ERROR" {
-        let message = message.as_str().unwrap_or_default().to_owned();
-        return Ok(Heard::Error(Error::Ended { code: code.as_u64().unwrap_or(0), message }));
-    }
-    if meta.resource_version.is_empty() {
-        return Err(Error::NoVersion);
-    }
-    Ok(match type_.as_str() {
-        "BOOKMARK" => Heard::Bookmark(meta.resource_version),
-        "DELETED" => Heard::Event(Event::Delete(Seen { meta, text, line: true })),
-        _ => Heard::Event(Event::Apply(Seen { meta, text, line: true })),
-    })
-}
-
+mod heard;
 #[cfg(test)]
 pub(crate) mod tests;

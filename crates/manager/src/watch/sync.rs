@@ -22,6 +22,8 @@ enum KindState {
 
 /// After this silence a watch is dead: the API server ends each one before, and it begins again.
 const SILENT: Duration = Duration::from_secs(330);
+/// A sign of life within this time of the one before says nothing new.
+const OFTEN: Duration = Duration::from_secs(1);
 /// How long a failed watch may take to be back.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -129,13 +131,17 @@ impl SyncTracker {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The watch of a kind gave a sign of life.
+    /// The watch of a kind gave a sign of life. Each line is one: they are noted once a second.
     pub fn heard(&self, kind: Kind) {
-        self.heard_at(kind, Moment::now());
+        self.heard_at(kind, Instant::now(), Timestamp::now);
     }
 
-    fn heard_at(&self, kind: Kind, last: Moment) {
-        self.signs().insert(kind, Sign { last, lost: None });
+    fn heard_at(&self, kind: Kind, at: Instant, shown: impl FnOnce() -> Timestamp) {
+        let mut signs = self.signs();
+        let is_new = |sign: &Sign| sign.lost.is_some() || at.saturating_duration_since(sign.last.at) >= OFTEN;
+        if signs.get(&kind).is_none_or(is_new) {
+            signs.insert(kind, Sign { last: Moment { at, shown: shown() }, lost: None });
+        }
     }
 
     /// The watch of a kind failed.
@@ -203,6 +209,10 @@ pub async fn end_unless_synced(
 mod tests {
     use super::*;
 
+    fn heard(tracker: &SyncTracker, kind: Kind, last: Moment) {
+        tracker.heard_at(kind, last.at, || last.shown);
+    }
+
     #[test]
     fn the_last_kind_listed_completes_the_set_once() {
         let tracker = SyncTracker::new([Kind::Node, Kind::Workload]);
@@ -219,25 +229,44 @@ mod tests {
         let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node, Kind::Workload], Moment::now());
         let later = |seconds: u64| now.at + Duration::from_secs(seconds);
         assert_eq!(tracker.cut_off(&kinds, later(1000)), None, "nothing is there yet");
-        tracker.heard_at(Kind::Node, now);
-        tracker.heard_at(Kind::Pod, now);
+        heard(&tracker, Kind::Node, now);
+        heard(&tracker, Kind::Pod, now);
         assert_eq!(tracker.cut_off(&kinds, later(300)), None);
         assert_eq!(tracker.cut_off(&kinds, later(400)), Some(now));
         tracker.lost_at(Kind::Node, now.at);
         assert_eq!(tracker.cut_off(&kinds, now.at), None, "most watches are back at once");
         assert_eq!(tracker.cut_off(&kinds, later(10)), Some(now));
         assert_eq!(tracker.cut_off(&[Kind::Workload], later(1000)), None);
-        tracker.heard_at(Kind::Node, now);
+        heard(&tracker, Kind::Node, now);
         assert_eq!(tracker.cut_off(&kinds, later(10)), None);
         tracker.forget(Kind::Node);
         assert_eq!(tracker.cut_off(&kinds, later(1000)), None);
     }
 
     #[test]
+    fn signs_of_life_are_noted_once_a_second_and_at_once_after_a_failure() {
+        let (tracker, kinds, first) = (SyncTracker::new([]), [Kind::Node], Moment::now());
+        let after = |time: Duration| Moment { at: first.at + time, ..first };
+        let noted = || tracker.signs()[&Kind::Node].last;
+        heard(&tracker, Kind::Node, first);
+        let soon = OFTEN / 2;
+        let cost = allocation_counter::measure(|| {
+            tracker.heard_at(Kind::Node, after(soon).at, || unreachable!("the clock is not read"));
+        });
+        assert_eq!((cost.count_total, noted()), (0, first));
+        heard(&tracker, Kind::Node, after(OFTEN));
+        assert_eq!(noted(), after(OFTEN));
+        tracker.lost_at(Kind::Node, after(OFTEN).at);
+        heard(&tracker, Kind::Node, after(OFTEN + soon));
+        assert_eq!(noted(), after(OFTEN + soon));
+        assert_eq!(tracker.cut_off(&kinds, after(OFTEN + GRACE * 2).at), None, "it is back");
+    }
+
+    #[test]
     fn a_quiet_watch_that_fails_has_its_grace_from_the_failure() {
         let (tracker, kinds, last) = (SyncTracker::new([]), [Kind::Node], Moment::now());
         let failed = last.at + Duration::from_mins(5);
-        tracker.heard_at(Kind::Node, last);
+        heard(&tracker, Kind::Node, last);
         tracker.lost_at(Kind::Node, failed);
         assert_eq!(tracker.cut_off(&kinds, failed), None);
         // Each attempt fails: that is one failure, which began with the first.
@@ -249,9 +278,9 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_cuts_nothing_off() {
         let (tracker, kinds, now) = (SyncTracker::new([]), [Kind::Node], Moment::now());
-        for hour in [-1, 1] {
+        for (second, hour) in [(0, -1), (1, 1)] {
             let shown = now.shown.saturating_add(jiff::SignedDuration::from_hours(hour)).unwrap();
-            tracker.heard_at(Kind::Node, Moment { shown, ..now });
+            heard(&tracker, Kind::Node, Moment { shown, at: now.at + OFTEN * second });
             assert_eq!(tracker.cut_off(&kinds, now.at + Duration::from_mins(1)), None);
         }
     }

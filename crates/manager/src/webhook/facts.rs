@@ -103,16 +103,21 @@ impl FactStore {
         self.current.write().unwrap_or_else(PoisonError::into_inner).take_in(input, &self.external);
     }
 
+    /// Whether an object is a part of the facts.
+    pub fn follows(&self, object: &Object) -> bool {
+        match object {
+            Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
+            Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
+            Object::Job(view) => self.may_own(Kind::Job(view.job.kind)),
+            Object::Workload(_) => self.pods,
+            _ => false,
+        }
+    }
+
     /// Cheap sorting out: most inputs are about jobs, Workloads and nodes.
     fn concerns(&self, input: &Input) -> bool {
         match input {
-            Input::Applied(object) => match object {
-                Object::Namespace(_) | Object::WorkloadPriorityClass(_) => true,
-                Object::LocalQueue(queue) => queue.metadata.name.as_deref() == Some(DEFAULT),
-                Object::Job(view) => self.may_own(Kind::Job(view.job.kind)),
-                Object::Workload(_) => self.pods,
-                _ => false,
-            },
+            Input::Applied(object) => self.follows(object),
             Input::Deleted { object: ObjectRef { kind, .. }, .. } | Input::Listed { kind, .. } => {
                 matches!(kind, Kind::Namespace | Kind::WorkloadPriorityClass | Kind::LocalQueue)
                     || self.may_own(*kind)

@@ -169,7 +169,7 @@ async fn carry_out(
         Ok(Plan::One(call)) => match persist(sending, &call).await {
             Ok(body) => {
                 answered = Answered::with(&body);
-                answer(object.kind, &body)
+                answer(object.kind, &body, sending.known())
             }
             Err(error) if is_done(&request.write, &error) => Ok(None),
             Err(error) => Err(error),
@@ -219,7 +219,7 @@ async fn on_pod(sending: &Sending, kind: Kind, calls: &[Call], answered: &mut An
         match persist(sending, call).await {
             Ok(body) => {
                 *answered = Answered::with(&body);
-                last = answer(kind, &body);
+                last = answer(kind, &body, sending.known());
             }
             Err(WriteError::NotFound(_)) if at > 0 => return Ok(None),
             Err(error) => return Err(error),

@@ -7,7 +7,7 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 use sluice_api::job::{JobKind, JobView};
-use sluice_api::slim::Raw;
+use sluice_api::slim::{self, Raw};
 use sluice_client::error_chain::Chain;
 use sluice_engine::TemplateSource;
 use sluice_engine::effect::{EndPods, PodStep, PodsOf, Write};
@@ -16,6 +16,8 @@ use sluice_jobs::{Patch, StartError, Step, applied_by};
 
 use crate::api_call::{Call, CallError, Content};
 use crate::watch::kinds::job;
+use crate::watch::known::Known;
+use crate::watch::source::Meta;
 
 /// The requests of one write, in order. The answer of the last one is the write's answer.
 #[derive(Debug)]
@@ -63,7 +65,8 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
             one(Method::PATCH, *subresource, String::new(), Content::MergePatch, body)
         }
         Write::Apply { subresource, field_manager, body } => {
-            one(Method::PATCH, *subresource, applied_by(field_manager), Content::ApplyPatch, body)
+            let uri = uri(object, version, *subresource) + &applied_by(field_manager);
+            Ok(Plan::One(Call::of_text(Method::PATCH, uri, Content::ApplyPatch, body.as_str())))
         }
         Write::Delete { uid, grace_period_seconds, foreground } => {
             let policy = if *foreground { "Foreground" } else { "Background" };
@@ -139,12 +142,12 @@ pub fn uri(object: &ObjectRef, version: &str, subresource: Option<&str>) -> Stri
     subresource.map_or_else(|| base.clone(), |sub| format!("{base}/{sub}"))
 }
 
-/// Reads an answer. An immediate deletion is answered with a Status, not with an object.
+/// Reads an answer, but for what of it is `known`. An immediate deletion is answered with a Status, not with an object.
 ///
 /// # Errors
 ///
 /// If the answer is not JSON, or is not an object of the kind that it names.
-pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
+pub fn answer(kind: Kind, body: &[u8], known: &Known) -> Result<Option<Object>, WriteError> {
     if kind_of(body)? != kind.as_str() {
         return Ok(None);
     }
@@ -155,7 +158,7 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::Cohort => Object::Cohort(decode(body)?),
         Kind::AdmissionCheck => Object::AdmissionCheck(decode(body)?),
         Kind::Topology => Object::Topology(decode(body)?),
-        Kind::Workload => Object::Workload(decode(body)?),
+        Kind::Workload => Object::Workload(workload(body, known)?.into()),
         Kind::WorkloadPriorityClass => Object::WorkloadPriorityClass(decode(body)?),
         Kind::PriorityClass => Object::PriorityClass(decode(body)?),
         Kind::Namespace => Object::Namespace(decode(body)?),
@@ -173,6 +176,15 @@ pub fn answer(kind: Kind, body: &[u8]) -> Result<Option<Object>, WriteError> {
         Kind::Job(kind) => job(kind, &decode::<Raw>(body)?.0),
     };
     Ok(Some(object))
+}
+
+/// Reads a Workload: our own writes mostly leave its spec as it was.
+fn workload(body: &[u8], known: &Known) -> Result<slim::Workload, WriteError> {
+    let spec = Meta::of(body).ok().and_then(|meta| known.spec(&meta.uid, meta.generation));
+    match spec {
+        Some(spec) => Ok(decode::<slim::WorkloadRest>(body)?.with(spec)),
+        None => decode(body),
+    }
 }
 
 /// The kind that an answer names; nothing after it is read: the API server writes it before everything that is long.
@@ -355,9 +367,10 @@ mod tests {
         let write = Write::Apply {
             subresource: Some("status"),
             field_manager: "kueue-admission",
-            body: json!({"status": {}}),
+            body: json!({"status": {}}).into(),
         };
         let call = only(plan(&workload(), "v1beta2", &write).unwrap());
+        assert_eq!(&call.body[..], b"{\"status\":{}}");
         assert_eq!(
             call.uri,
             "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads/job-a-12345/status?fieldManager=kueue-admission&force=true"
@@ -427,6 +440,7 @@ mod tests {
     fn an_answer_is_an_object_and_a_status_is_none() {
         let job =
             json!({"kind": "Job", "metadata": {"name": "a", "namespace": "ns"}, "spec": {}}).to_string();
+        let answer = |kind, body: &[u8]| answer(kind, body, &Known::default());
         let object = answer(Kind::Job(JobKind::JOB), job.as_bytes()).unwrap().unwrap();
         assert_eq!(object.object_ref().to_string(), "Job ns/a");
         let status = br#"{"kind": "Status", "status": "Success"}"#;

@@ -17,6 +17,7 @@ use super::request::failure;
 use super::traffic::{Many, Pausing, Traffic};
 use crate::api_call::{Call, CallError};
 use crate::lease::deadline::Deadline;
+use crate::watch::known::Known;
 
 /// One request's timeout.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -35,13 +36,21 @@ pub struct Server {
     pub(super) traffic: Traffic,
     pub(super) timeout: Duration,
     large_answers: Arc<Semaphore>,
+    known: Arc<Known>,
 }
 
 impl Server {
     /// Writes with `client`, each before the deadline.
     pub fn new(client: Client, deadline: Deadline, traffic: Traffic) -> Self {
         let large_answers = Arc::new(Semaphore::new(LARGE_ANSWERS));
-        Self { client, deadline, traffic, timeout: TIMEOUT, large_answers }
+        Self { client, deadline, traffic, timeout: TIMEOUT, large_answers, known: Arc::default() }
+    }
+
+    /// The same server, of whose objects a part may be known.
+    #[must_use]
+    pub fn knowing(mut self, known: Arc<Known>) -> Self {
+        self.known = known;
+        self
     }
 }
 
@@ -275,6 +284,11 @@ impl Sending {
         let excused = is_given_up || server.traffic.answers_others(sent);
         let hung = excused && matches!(outcome, Err(CallError::Timeout { .. }));
         (outcome, took, hung)
+    }
+
+    /// What is known of objects in answers.
+    pub fn known(&self) -> &Known {
+        &self.server.known
     }
 
     /// Pauses before an attempt, for as long as the server `asked`; and again, as before the one after it, while no slot is free. False if no attempt

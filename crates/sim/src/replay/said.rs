@@ -37,7 +37,8 @@ fn write(request: &WriteRequest) -> String {
         }
         Write::Apply { subresource, field_manager, body } => {
             let subresource = subresource.map(|s| format!("{s} ")).unwrap_or_default();
-            write!(text, "APPLY {subresource}as {field_manager} {}", json(body))
+            // With its fields in order, as in older decision logs.
+            write!(text, "APPLY {subresource}as {field_manager} {}", json(&body.value()))
         }
         Write::Delete { uid, grace_period_seconds, foreground } => {
             let grace =

@@ -47,7 +47,8 @@ impl World {
                 self.update(reference, value);
             }
             Write::Apply { field_manager, body, .. } => {
-                self.locked(reference, body)?;
+                let body = body.value();
+                self.locked(reference, &body)?;
                 let applied = |status: &mut Value| apply_status(status, &body["status"], field_manager);
                 if self.change_status(reference, applied) {
                     self.echo_of(reference);

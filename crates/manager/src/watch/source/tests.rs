@@ -6,7 +6,7 @@ use axum::body::{Body as AxumBody, Bytes};
 use axum::http::{Method, Uri};
 use axum::response::Response;
 use futures::{FutureExt as _, StreamExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::fake_api::{self, failed, found, list};

@@ -1,0 +1,31 @@
+//! JSON documents that are only sent: their text, without a tree of it before.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A JSON document as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonText(Box<str>);
+
+impl JsonText {
+    /// Writes a value, whose maps have text as keys.
+    pub(crate) fn of(value: &impl Serialize) -> Self {
+        Self(serde_json::to_string(value).expect("plain data").into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The document, for those who look into it.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.0).expect("it was written as JSON")
+    }
+}
+
+impl From<Value> for JsonText {
+    fn from(document: Value) -> Self {
+        Self::of(&document)
+    }
+}
