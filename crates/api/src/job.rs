@@ -22,6 +22,7 @@ pub use kind::{
 };
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 
+pub use crate::clean_up::CleanUp;
 use crate::labels;
 use crate::v1beta2::PodSetTopologyRequest;
 
@@ -292,6 +293,8 @@ pub struct JobView {
     pub autoscaled: bool,
     /// The template object that determines its pods, for a kind whose jobs refer to one. Without it the pod sets are missing.
     pub template: Option<TemplateUse>,
+    /// Whether it may be a job that cleans up after another one ([`JobView::looks_like_clean_up`]).
+    pub may_clean_up: bool,
     /// Whether the integration does not manage it, whatever queue it names: it has no pods of its own.
     pub skipped: bool,
     /// Whether its controller keeps it from running at present, so that quota would be of no use; absent for kinds without such a state.

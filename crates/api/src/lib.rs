@@ -1,5 +1,6 @@
 //! Every kind of Kueue's API in both versions, with defaults, validation and conversion.
 
+mod clean_up;
 pub mod conditions;
 pub mod config;
 pub mod gates;

@@ -82,6 +82,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         running: Vec::new(),
         pod_sets: Vec::new(),
         groups: None,
+        may_clean_up: false,
         skipped: false,
         part_names: Vec::new(),
         leaves_pods: false,
@@ -109,6 +110,7 @@ pub(crate) fn set_pod_sets(view: &mut JobView, pod_sets: Result<Vec<JobPodSet>, 
                 || classes.filter_map(|spec| spec.priority_class_name.clone()).find(|name| !name.is_empty());
             view.pod_priority_class = view.pod_priority_class.take().or_else(of_templates);
             view.pod_sets = pod_sets;
+            view.may_clean_up = view.looks_like_clean_up();
         }
         Err(why) => view.invalid = Some(why),
     }

@@ -117,6 +117,14 @@ impl Meta {
         self.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// The prebuilt Workload that the job names: by the label, or, if that counts, by the annotation.
+    pub(crate) fn prebuilt_workload(&self, gates: Gates) -> Option<&str> {
+        let key = labels::PREBUILT_WORKLOAD_NAME;
+        let annotated =
+            || self.annotation(key).filter(|_| gates.enabled(Gate::WorkloadIdentifierAnnotations));
+        self.label(key).or_else(annotated)
+    }
+
     /// The label, else the annotation of the same key.
     pub(crate) fn queue_name(&self) -> Option<&str> {
         self.label(labels::QUEUE_NAME).or_else(|| self.annotation(labels::QUEUE_NAME))

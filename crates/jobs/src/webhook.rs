@@ -125,9 +125,10 @@ pub fn is_marked(kind: JobKind, object: &Value) -> bool {
     kind.integration().suspends_pods && registry::of(kind).pod_groups(object).iter().any(says)
 }
 
-/// Whether a job gets workload slices.
+/// Whether a job gets workload slices: not if it names the Workload that it runs on.
 fn is_elastic(kind: JobKind, meta: &Meta, context: &Context<'_>) -> bool {
     context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
+        && meta.prebuilt_workload(context.gates).is_none()
         && registry::of(kind).is_elastic()
         && meta.annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true")
 }

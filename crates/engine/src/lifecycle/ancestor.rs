@@ -9,13 +9,13 @@ use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::config::selector_matches;
 use sluice_api::job::{JobKind, JobPodSet, JobView};
 use sluice_api::labels;
-use sluice_core::Name;
+use sluice_core::{Name, WorkloadKey};
 
 use super::workload::later;
 use crate::effect::{Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::external::parents::ExternalParent;
-use crate::ingest::workload::is;
+use crate::ingest::workload::{is, reserved};
 use crate::input::ObjectRef;
 use crate::outbox::normal;
 use crate::world::JobKey;
@@ -109,9 +109,17 @@ impl Engine {
         matches!(self.standing(view), Standing::Part { .. })
     }
 
-    /// Whether a job is managed whatever stands above it: because it names a queue, or because all jobs of its namespace are.
+    /// Whether a job is managed whatever stands above it: because it names a queue, or because all jobs of its namespace are. What it made for itself
+    /// runs on its quota: so it is managed as long as it has that, whatever it is turned into, and whether or not it names a queue while it is being
+    /// deleted, when the webhook refuses nothing.
     pub(crate) fn manages_itself(&self, view: &JobView) -> bool {
-        !view.skipped && self.manages(view.queue_name.is_some(), &view.job.namespace)
+        let holds = |workload: &WorkloadKey| {
+            let status = self.world.workloads[workload].status();
+            reserved(status) && !is(status, Type::Finished)
+        };
+        let has_quota = || self.world.owned(&view.job.uid).iter().any(holds);
+        let queued = view.queue_name.is_some() || view.deleting && has_quota();
+        (!view.skipped || has_quota()) && self.manages(queued, &view.job.namespace)
     }
 
     /// Whether an object is managed that names a queue, or does not.
@@ -140,7 +148,7 @@ impl Engine {
             return Some(Timestamp::MAX);
         }
         let above = &self.world.jobs.get(self.parent(view)?)?.view;
-        if self.made(above, view).is_some() || self.is_wrapped(above, view) {
+        if self.made(above, view).is_some() || self.is_wrapped(above, view) || above.is_cleaned_up_by(view) {
             return Some(Timestamp::MAX);
         }
         // As it was made: it runs only if that was in order.
@@ -169,7 +177,9 @@ impl Engine {
         let age = |view: &JobView| (view.created, Arc::clone(&view.job.uid));
         let is_older = |other: &JobView| {
             let by_prefix = above.wraps_by_prefix(view.job.kind, &other.job.name).is_some();
-            other.job.kind == view.job.kind && by_prefix && !other.deleting && age(other) < age(view)
+            // A finalizer of its user may keep it, and its pods run on.
+            let goes = other.deleting && !other.active;
+            other.job.kind == view.job.kind && by_prefix && !goes && age(other) < age(view)
         };
         let siblings = self.children_of(&above.job.namespace, &above.job.uid);
         siblings.filter(|sibling| is_older(&sibling.view)).count() < most
@@ -179,6 +189,16 @@ impl Engine {
     pub(crate) fn made<'a>(&self, above: &'a JobView, part: &JobView) -> Option<&'a [JobPodSet]> {
         let named = || self.world.jobs.get(&JobKey::of(&part.job)).is_some_and(|entry| entry.named);
         above.made(part).or_else(|| named().then_some(&above.pod_sets[..]))
+    }
+
+    /// Whether a job cleans up after its controller, which is being deleted: it may run without quota. If it requests more than KubeRay lets it, it may
+    /// where jobs that name no queue run anyway.
+    pub(crate) fn cleans_up(&self, view: &JobView) -> bool {
+        let Some(above) = self.parent(view).and_then(|key| self.world.jobs.get(key)) else { return false };
+        let above = &above.view;
+        let called = above.job.kind.is_cleaned_up_by(&above.job.name, (view.job.kind, &view.job.name));
+        let is_free = || !self.manages_itself(view) && !self.has_default_queue(&view.job.namespace);
+        above.is_cleaned_up_by(view) || called && above.deleting && is_free()
     }
 
     /// Remembers that the status of the job's controller has named it.
@@ -284,15 +304,14 @@ impl Engine {
         admitted &= !(claimed && self.has_default_queue(&key.namespace));
         // Its Workload may still be there for pods that were made before.
         admitted &= self.gone_since(&Name::from(ancestor)).is_none();
-        // What a kind that makes no jobs makes during its deletion cleans up after it, and may run.
         let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
-        let cleans_up =
-            parent.is_some_and(|parent| parent.view.deleting && !parent.view.job.kind.makes_jobs());
-        // A job with more pods than the job above has quota for was not made by its controller.
+        let cleans_up = self.cleans_up(view);
+        // A job with more pods than the job above has quota for, or elsewhere, was not made by its controller.
         let exceeds = |parent: &JobView| {
             parent.is_exceeded_by(view, self.is_elastic(parent))
                 || self.exceeds_admitted(parent, view)
                 || parent.exceeded_by_wrapped(view).is_some()
+                || self.part_off_its_flavors(parent, view, ancestor)
         };
         let exceeds = parent.is_some_and(|parent| exceeds(&parent.view));
         let waits_for = parent.and_then(|parent| self.runs_before(&parent.view, view));

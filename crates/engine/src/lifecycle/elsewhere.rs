@@ -1,7 +1,8 @@
 //! Jobs that run where they were not admitted: their templates lack the labels of their flavors, so that their pods may run on nodes of another
 //! flavor, on the quota of this one.
 //!
-//! This happens to a job that was resumed by hand before its start, or whose template its user changes while it runs, as some kinds allow. A flavor
+//! This happens to a job that was resumed by hand before its start, or whose template its user changes while it runs, as some kinds allow; and to a
+//! part of a job that its user made in the place of the controller's. A flavor
 //! may also change, or be deleted and made again, while jobs run on it: these were started with the older version. The time of a change is known since
 //! the start of the manager; the time of creation is in the flavor.
 
@@ -11,10 +12,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::{JobPodSet, JobView};
-use sluice_api::v1beta2::{PodSetAssignment, ResourceFlavor};
+use sluice_api::v1beta2::{PodSetAssignment, ResourceFlavor, WorkloadStatus};
 use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::Engine;
+use crate::ingest::workload::is;
 use crate::world::JobKey;
 
 impl Engine {
@@ -45,25 +47,59 @@ impl Engine {
             return None;
         }
         let status = self.world.workloads.get(workload)?.status();
-        let admitted = conditions::true_since(&status.conditions, Type::Admitted.as_str())?;
         let assignments = &status.admission.as_ref()?.pod_set_assignments;
-        let updates = || status.admission_checks.iter().flat_map(|check| &check.pod_set_updates);
         // KubeRay's own template is written down by a start of ours alone.
         let written = |set: &JobPodSet| set.unwritten.is_none() && set.count > 0;
-        let sets = view.pod_sets.iter().zip(assignments).filter(|(set, _)| written(set));
-        // Nearly all jobs have all labels: nothing is made for these.
-        let mut sets = sets.filter(|(set, assignment)| !self.has_all_labels(set, assignment));
+        let mut sets = view.pod_sets.iter().zip(assignments).filter(|(set, _)| written(set));
         sets.find_map(|(set, assignment)| {
-            let by_check = |label: &str| updates().any(|update| update.node_selector.contains_key(label));
-            let labels = self.labels_since(admitted, assignment)?;
-            let mut all = labels.into_iter().filter(|(label, _)| !by_check(label));
-            let (label, (flavor, value)) =
-                all.find(|(label, (_, value))| set.scheduling.node_selector.get(*label) != Some(value))?;
+            let (label, (flavor, value)) = self.lacks(set, status, assignment)?;
             let set = &set.name;
             Some(format!(
                 "The pods of {set:?} run without the node selector {label}={value} of flavor {flavor:?}, on which they are admitted"
             ))
         })
+    }
+
+    /// Whether a part of a job runs without the labels of the flavors on which the pod set that it plays was admitted. Its controller makes it of
+    /// the job's template, which has them since the start. Parts that a controller resumes as it made them are brought up to date.
+    pub(super) fn part_off_its_flavors(&self, above: &JobView, part: &JobView, ancestor: &str) -> bool {
+        let kind = above.job.kind;
+        let is_of_one = kind.parts_of(part.job.kind).is_some_and(|parts| parts.names.is_of_one());
+        let set = self.made(above, part).and_then(<[JobPodSet]>::first).filter(|set| set.unwritten.is_none());
+        let as_made = kind.integration().resumes_parts_as_made;
+        let run = !above.suspended && !part.suspended;
+        let Some(set) = set.filter(|_| is_of_one && !as_made && run && !self.is_elastic(above)) else {
+            return false;
+        };
+        let owned = self.world.owned(ancestor);
+        let mut statuses = owned.iter().map(|workload| self.world.workloads[workload].status());
+        statuses.any(|status| {
+            let admission = status.admission.as_ref().filter(|_| is(status, Type::Admitted));
+            let mut assignments = admission.into_iter().flat_map(|admission| &admission.pod_set_assignments);
+            let Some(assignment) = assignments.find(|assignment| assignment.name == set.name) else {
+                return false;
+            };
+            part.pod_sets.iter().any(|own| self.lacks(own, status, assignment).is_some())
+        })
+    }
+
+    /// A label that the template of a running pod set lacks: with it the flavor, and the value there.
+    fn lacks<'a>(
+        &'a self,
+        set: &JobPodSet,
+        status: &'a WorkloadStatus,
+        assignment: &'a PodSetAssignment,
+    ) -> Option<(&'a str, (&'a str, &'a String))> {
+        // Nearly all jobs have all labels: nothing is made for these.
+        if self.has_all_labels(set, assignment) {
+            return None;
+        }
+        let admitted = conditions::true_since(&status.conditions, Type::Admitted.as_str())?;
+        let updates = || status.admission_checks.iter().flat_map(|check| &check.pod_set_updates);
+        let by_check = |label: &str| updates().any(|update| update.node_selector.contains_key(label));
+        let labels = self.labels_since(admitted, assignment)?;
+        let mut all = labels.into_iter().filter(|(label, _)| !by_check(label));
+        all.find(|(label, (_, value))| set.scheduling.node_selector.get(*label) != Some(value))
     }
 
     fn has_all_labels(&self, set: &JobPodSet, assignment: &PodSetAssignment) -> bool {

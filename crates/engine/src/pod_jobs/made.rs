@@ -107,7 +107,7 @@ impl Engine {
             Standing::Own => Some(self.holds_quota(&view.job.namespace, &view.job.uid)),
             Standing::Part { of, .. } => {
                 let named = self.part_until(view) == Some(Timestamp::MAX);
-                Some(named && self.holds_quota(&view.job.namespace, &of))
+                Some(named && (self.holds_quota(&view.job.namespace, &of) || self.cleans_up(view)))
             }
             Standing::Unverified(_) => Some(false),
             Standing::Unmanaged | Standing::TooDeep => None,

@@ -1,11 +1,12 @@
 //! A job runs on the nodes of its admitted flavors, even if its user changes its templates.
 
 use serde_json::json;
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::{ControllerRef, JobKind, JobView};
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::build::job;
 use crate::model::{Cluster, condition, reported};
+use crate::unadmitted::running;
 
 /// A queue with the flavor `default`, which has the label `pool=default`, and a suspended job of a kind in it.
 fn with(kind: JobKind) -> Cluster {
@@ -121,4 +122,41 @@ fn runs_on_after(change: impl FnOnce(&mut Cluster, &ObjectRef)) {
     assert_eq!(pool(&c).as_deref(), Some("renamed"));
     move_to(&mut c, "default");
     assert!(c.api.job("a").view.suspended);
+}
+
+/// A user who may create Jobs makes one in the place of a JobSet's, for the nodes of a dearer flavor.
+#[test]
+fn a_part_that_runs_on_other_nodes_than_its_job_is_deleted_for_its_controller_to_make_it_again() {
+    let mut c = with(JobKind::JOB_SET);
+    c.settle();
+    let part = |c: &Cluster, selector: &[(&str, &str)]| {
+        let mut part = job("team-a", "a-main-0", "", 1, "1");
+        part.controller = Some(ControllerRef {
+            api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
+            kind: "JobSet".to_owned(),
+            name: "a".to_owned(),
+            uid: c.api.job("a").view.job.uid.to_string(),
+        });
+        let own = selector.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
+        part.pod_sets[0].scheduling.node_selector = own.collect();
+        part
+    };
+    let stays = |selector: &[(&str, &str)]| {
+        let mut c = with(JobKind::JOB_SET);
+        c.settle();
+        let part = part(&c, selector);
+        running(&mut c, part);
+        c.settle();
+        assert!(!c.api.job("a").view.suspended);
+        c.api.jobs().any(|(reference, _)| &*reference.name == "a-main-0")
+    };
+    // The controller adds the flavor's label.
+    assert!(stays(&[]) && stays(&[("zone", "a")]) && stays(&[("pool", "default")]));
+    assert!(!stays(&[("pool", "dearer")]));
+    // One that waits is not concerned: it gets the labels when it is resumed.
+    let mut waits = part(&c, &[("pool", "dearer")]);
+    (waits.suspended, waits.active) = (true, false);
+    c.api.add_job(waits);
+    c.settle();
+    assert!(c.api.job("a-main-0").view.suspended);
 }

@@ -13,6 +13,7 @@ mod beyond;
 mod budget;
 mod checks;
 mod children;
+mod claims;
 mod co_owned;
 mod contract;
 mod custom_labels;

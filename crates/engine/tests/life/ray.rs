@@ -15,7 +15,12 @@ fn bed(quotas: [&str; 2]) -> Cluster {
 
 /// The same with these gates.
 fn bed_with(gates: Gates, quotas: [&str; 2]) -> Cluster {
-    let mut c = Cluster::new(EngineConfig { status_interval_ms: 0, gates, ..EngineConfig::default() });
+    with(EngineConfig { status_interval_ms: 0, gates, ..EngineConfig::default() }, quotas)
+}
+
+/// The same with this configuration.
+pub fn with(config: EngineConfig, quotas: [&str; 2]) -> Cluster {
+    let mut c = Cluster::new(config);
     c.api.namespace("team-a", &[]);
     c.api.flavor("old", &[("pool", "old")]);
     c.api.flavor("new", &[("pool", "new")]);
@@ -37,7 +42,7 @@ fn drain(c: &mut Cluster, policy: &str) {
 }
 
 /// A job of the kind with a head and one worker.
-fn ray(kind: JobKind, name: &str) -> JobView {
+pub fn ray(kind: JobKind, name: &str) -> JobView {
     let mut view = job("team-a", name, "lq", 1, "1");
     view.job.kind = kind;
     view.pod_sets = vec![pod_set("head", 1, "1"), pod_set("workers", 1, "1")];
@@ -45,7 +50,7 @@ fn ray(kind: JobKind, name: &str) -> JobView {
 }
 
 /// What KubeRay makes for a job as it is now: all of it runs, or waits, as the job says.
-fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) -> JobView {
+pub fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) -> JobView {
     let view = &c.api.job(above).view;
     let mut part = job("team-a", name, queue, 1, "1");
     part.job.kind = kind;
@@ -63,7 +68,7 @@ fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) -> Job
 }
 
 /// Makes it, and has KubeRay let it run. KubeRay writes the name of a cluster that it is about to make into the status of its job.
-fn add(c: &mut Cluster, view: JobView) {
+pub fn add(c: &mut Cluster, view: JobView) {
     let name = view.job.name.to_string();
     if let Some(above) = view.controller.as_ref().map(|above| above.name.clone())
         && view.job.kind == JobKind::RAY_CLUSTER
@@ -170,7 +175,7 @@ fn what_cleans_up_after_a_cluster_that_is_deleted_may_run() {
     c.settle();
     let cleanup = |c: &Cluster, name: &str| {
         let mut cleanup = made(c, "ray", JobKind::JOB, name, "");
-        (cleanup.suspended, cleanup.active) = (false, true);
+        (cleanup.suspended, cleanup.active, cleanup.may_clean_up) = (false, true, true);
         cleanup
     };
     let early = cleanup(&c, "early");
@@ -205,10 +210,11 @@ fn deleted_service(gate: bool, foreground: bool) -> Cluster {
     c.api.edit_job_at(&cluster, |job| job.view.active = false);
     c.api.add_job(ray(JobKind::RAY_CLUSTER, "next"));
     c.settle();
-    let mut cleanup = made(&c, "serve-a1b2c", JobKind::JOB, "serve-redis-cleanup", "");
-    (cleanup.suspended, cleanup.active) = (false, true);
+    let name = "serve-a1b2c-redis-cleanup";
+    let mut cleanup = made(&c, "serve-a1b2c", JobKind::JOB, name, "");
+    (cleanup.suspended, cleanup.active, cleanup.may_clean_up) = (false, true, true);
     add(&mut c, cleanup);
-    assert!(!c.api.job("serve-redis-cleanup").view.suspended, "without it the cluster would never go");
+    assert!(!c.api.job(name).view.suspended, "without it the cluster would never go");
     c
 }
 
@@ -220,7 +226,7 @@ fn what_cleans_up_after_a_service_that_is_deleted_has_its_quota_until_it_is_done
         c.restart();
         c.settle();
         assert!(c.api.job("next").view.suspended, "a new leader knows it, too");
-        c.api.delete_job("serve-redis-cleanup");
+        c.api.delete_job("serve-a1b2c-redis-cleanup");
         c.api.delete_job("serve-a1b2c");
         c.settle();
         if foreground {

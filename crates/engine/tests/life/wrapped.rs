@@ -108,6 +108,27 @@ fn of_those_that_begin_as_a_name_that_the_api_server_makes_only_the_oldest_is_be
     }
 }
 
+/// A finalizer of its user may keep it for as long as the user likes.
+#[test]
+fn one_that_is_being_deleted_counts_among_them_until_its_pods_are_gone() {
+    for has_pods in [true, false] {
+        let mut c = cluster("2", EngineConfig::default());
+        c.api.local_queue("team-a", "default", "cq");
+        c.api.edit_job("wrapper", |job| {
+            let mut of = (*wrapped(JobKind::JOB, "made-")).clone();
+            of.generates_name = true;
+            job.view.pod_sets[0].wrapped = Some(of.into());
+        });
+        made(&mut c, JobKind::JOB, "made-x7f", "", "wrapper");
+        c.advance(60);
+        assert!(!c.api.job("made-x7f").view.suspended);
+        c.api.edit_job("made-x7f", |job| (job.view.deleting, job.view.active) = (true, has_pods));
+        made(&mut c, JobKind::JOB, "made-b2c", "", "wrapper");
+        c.advance(60);
+        assert_eq!(c.api.job("made-b2c").view.suspended, has_pods);
+    }
+}
+
 /// An AppWrapper that runs, around a JobSet that runs; whether it is known what the JobSet asks for by itself.
 fn running(knows_sizes: bool) -> Cluster {
     let mut c = cluster("2", EngineConfig::default());

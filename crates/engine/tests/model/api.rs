@@ -300,6 +300,9 @@ impl Api {
                 set.requests_hash = sluice_api::names::requests_hash(spec);
             }
         }
+        if !job.view.suspended {
+            self.place_part(&mut job.view);
+        }
         let revision = self.next();
         job.view.resource_version = revision.to_string();
         self.objects.insert(reference.clone(), Stored::Job(Box::new(job)));

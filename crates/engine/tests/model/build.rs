@@ -109,6 +109,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         running: Vec::new(),
         pod_sets: vec![pod_set("main", count, cpu)],
         groups: None,
+        may_clean_up: false,
         skipped: false,
         part_names: Vec::new(),
         leaves_pods: false,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_api::job::{JobFinished, PodSetInfo};
+use sluice_api::job::{JobFinished, JobView, PodSetInfo};
 use sluice_api::v1beta2;
 use sluice_engine::{EndPods, Kind, Object, ObjectRef, PodsOf, WriteError};
 
@@ -75,6 +75,25 @@ impl JobState {
 }
 
 impl Api {
+    /// Gives a part that runs the node selectors of the template that it is made of, as its controller does when it lets it run.
+    pub(super) fn place_part(&self, part: &mut JobView) {
+        let Some(uid) = part.controller.as_ref().map(|owner| owner.uid.clone()) else { return };
+        let mut all = self.jobs().map(|(_, job)| &job.view);
+        let Some(above) = all.find(|view| *view.job.uid == *uid && !view.suspended) else { return };
+        let kind = above.job.kind;
+        let is_of_one = kind.parts_of(part.job.kind).is_some_and(|parts| parts.names.is_of_one());
+        if !is_of_one || kind.integration().resumes_parts_as_made {
+            return;
+        }
+        let made = above.made(part).and_then(<[_]>::first);
+        let selector = made.map(|set| set.scheduling.node_selector.clone()).unwrap_or_default();
+        for own in &mut part.pod_sets {
+            for (label, value) in &selector {
+                own.scheduling.node_selector.entry(label.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
+
     pub fn delete_job(&mut self, name: &str) {
         let reference = self.job_ref(name);
         self.delete(&reference);

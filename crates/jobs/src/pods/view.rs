@@ -122,6 +122,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         running: Vec::new(),
         pod_sets: Vec::new(),
         groups: None,
+        may_clean_up: false,
         skipped: false,
         part_names: Vec::new(),
         leaves_pods: false,

@@ -63,6 +63,9 @@ pub(crate) trait Variant: Sync {
     fn validate(&self, _object: &Value, _violations: &mut Violations) -> bool {
         true
     }
+
+    /// Its rules for a change of a managed object.
+    fn validate_change(&self, _old: &Value, _new: &Value, _violations: &mut Violations) {}
 }
 
 /// How work gets to a cluster.
@@ -204,8 +207,11 @@ impl Adapter for Ray {
             return;
         }
         let slices = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices);
-        let before = change.old.filter(|(_, meta)| managed(meta)).map(|(old, _)| self.broken(old, slices).0);
-        let known = before.unwrap_or_default();
+        let old = change.old.filter(|(_, meta)| managed(meta)).map(|(old, _)| old);
+        if let Some(old) = old {
+            self.variant.validate_change(old, change.object, violations);
+        }
+        let known = old.map(|old| self.broken(old, slices).0).unwrap_or_default();
         let new = self.broken(change.object, slices).0.into_iter();
         violations.0.extend(new.filter(|violation| !known.contains(violation)));
     }

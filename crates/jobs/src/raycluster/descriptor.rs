@@ -3,7 +3,7 @@
 // `sluice-api` includes this file in its list of kinds, which is the module above.
 
 use super::ray::{KUBERAY, head, workers};
-use super::{Integration, PartNames, Parts};
+use super::{CleanUp, Integration, PartNames, Parts};
 
 pub(super) static DESCRIPTOR: Integration = Integration {
     framework: "ray.io/raycluster",
@@ -13,6 +13,12 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     about: "ray.io/v1 RayClusters",
     reporter: "ray.io/raycluster-kueue-controller",
     listing_label: Some("ray.io/cluster"),
+    // It removes the data of a fault-tolerant cluster from Redis.
+    cleaned_up_by: Some(CleanUp {
+        framework: "batch/job",
+        suffix: "-redis-cleanup",
+        most: &[("cpu", "200m"), ("memory", "256Mi")],
+    }),
     pods: &[head("/spec/headGroupSpec/template"), workers("/spec/workerGroupSpecs")],
     ..KUBERAY
 };

@@ -123,6 +123,15 @@ impl Variant for Job {
         }
         true
     }
+
+    /// One that selects a cluster is not managed: until what it made for itself is gone, that would run without quota.
+    fn validate_change(&self, old: &Value, new: &Value, violations: &mut Violations) {
+        let waits = old["spec"]["suspend"] == true && name(&old["status"]["rayClusterName"]).is_none();
+        if self.skips(old) != self.skips(new) && !waits && self.finished(old).is_none() {
+            let message = "cannot be set or removed until the job is suspended and its cluster is gone";
+            violations.forbidden("spec.clusterSelector", message);
+        }
+    }
 }
 
 /// Why a RayJob's cluster must not outlive its work.

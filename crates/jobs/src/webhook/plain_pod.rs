@@ -126,9 +126,13 @@ pub fn validate_plain_pod(pod: &Value, old: Option<&Value>, context: &Context<'_
     let mut violations = Violations::default();
     if pod["metadata"]["deletionTimestamp"].is_string() {
         // Its containers may run on until its grace period is over. Its finalizers may be removed.
-        if before.is_some() {
+        if let Some(old) = old {
             managed_label(pod, before.as_ref(), &meta, &mut violations);
-            parent(pod, old, &mut violations);
+            parent(pod, Some(old), &mut violations);
+            workload(pod, Some(old), &mut violations);
+            if !is_suspended(old) {
+                group_on_update(pod, old, &mut violations, context);
+            }
         }
         return if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) };
     }

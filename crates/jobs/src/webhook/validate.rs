@@ -20,7 +20,7 @@ use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_pa
 /// # Errors
 ///
 /// The violated rules: an invalid name or number in a label or annotation, a topology request or a field that its kind does not allow, too little
-/// room for the additions of a start, a change of an immutable field, such as the queue of a running job.
+/// room for the additions of a start, a change of an immutable field, such as the queue of a running job, the start of a job without a queue.
 pub fn validate(
     kind: JobKind,
     object: &Value,
@@ -32,6 +32,14 @@ pub fn validate(
     }
     let meta = meta(kind, object);
     let before = old.map(|old| super::meta(kind, old));
+    if before.as_ref().is_some_and(|before| evades(kind, object, (before, &meta), context)) {
+        let mut violations = Violations::default();
+        let queue = labels::DEFAULT_LOCAL_QUEUE;
+        let message =
+            format!("name a queue before the job is resumed: the namespace has the LocalQueue {queue:?}");
+        violations.forbidden(&label_path(labels::QUEUE_NAME), &message);
+        return Err(Denied(violations.0));
+    }
     if before.as_ref().is_some_and(|before| !registry::of(kind).judges(before, &meta, context)) {
         return Ok(());
     }
@@ -57,6 +65,14 @@ pub fn validate(
     let change = Change { object, meta: &meta, old: old.zip(before.as_ref()) };
     registry::of(kind).validate(&change, &mut violations, context);
     if violations.0.is_empty() { Ok(()) } else { Err(Denied(violations.0)) }
+}
+
+/// Whether a job is resumed without a queue where a new one would get the default one. It was a part of a job that is gone, or is older than that
+/// queue. One that runs already is left alone.
+fn evades(kind: JobKind, object: &Value, (old, new): (&Meta, &Meta), context: &Context<'_>) -> bool {
+    let resumed = old.suspended && !new.suspended && !kind.integration().suspends_pods;
+    let is_free = || !context.managed_owner && !context.is_managed(new) && !registry::of(kind).skips(object);
+    resumed && context.default_local_queue && context.namespace_is_managed() && is_free()
 }
 
 /// `kind` is its name, and whether workload slices can be made of it.
@@ -124,7 +140,10 @@ pub(super) fn on_update(old: &Meta, new: &Meta, violations: &mut Violations, con
         let key = labels::PREBUILT_WORKLOAD_NAME;
         meta.annotation(key).or_else(|| meta.label(key)).map(str::to_owned)
     };
-    if !new.suspended && prebuilt(old) != prebuilt(new) {
+    // The pods of an elastic job have a gate that only slices remove.
+    let sliced = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
+        && new.annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true");
+    if (sliced || !new.suspended) && prebuilt(old) != prebuilt(new) {
         let path = label_path(labels::PREBUILT_WORKLOAD_NAME);
         violations.immutable(&path, &prebuilt(new).unwrap_or_default());
     }

@@ -256,6 +256,28 @@ fn a_changed_object_of_any_kind_is_held_against_the_same_rules() {
     }
 }
 
+/// It was a part of a job that is gone, or is older than the queue.
+#[test]
+fn a_job_without_a_queue_is_not_resumed_where_there_is_a_default_queue() {
+    let has_field = |kind: &JobKind| !(kind.integration().suspends_pods || kind.integration().of_pods);
+    let with_queue = || World { default_local_queue: true, ..World::default() };
+    for kind in JobKind::ALL.into_iter().filter(has_field) {
+        let [waits, runs] =
+            [waiting(kind), running(kind)].map(|object| with(object, "labels", "queue-name", None));
+        let wanted = "queue-name]: Forbidden: name a queue before the job is resumed";
+        must_say(&says(&with_queue(), kind, &runs, Some(&waits)), wanted, &format!("{kind:?}"));
+        must_say(&says(&with_queue(), kind, &runs, Some(&runs)), "", &format!("{kind:?} that runs already"));
+        for world in [
+            World::default(),
+            World { managed_owner: true, ..with_queue() },
+            World { manage_all: true, ..with_queue() },
+            World { system: true, ..with_queue() },
+        ] {
+            must_say(&says(&world, kind, &runs, Some(&waits)), "", &format!("{kind:?}, not concerned"));
+        }
+    }
+}
+
 #[test]
 fn what_a_template_asks_of_the_topology_is_checked_in_every_kind_that_has_one() {
     let world = World::default();

@@ -1,7 +1,8 @@
 //! Objects that run on the quota of the job that controls them stay below that job. Otherwise nothing would hold quota for them or stop them.
 //!
 //! Users can change owner references, and the labels by which a controller finds its pods: a controller no longer manages a pod that it does not
-//! find. Neither may change on what a managed job has made until that has ended.
+//! find. Neither may change on what a managed job has made until that has ended. Its deletion is not an end: the user sets how long it takes, and the
+//! controller replaces a pod that is being deleted.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use sluice_jobs::MadePod;
 use sluice_jobs::webhook::owner_kind;
 
 use super::facts::FactStore;
-use super::owners::{ControllerName, Rules, name_of};
+use super::owners::{ControllerName, Part, Rules, name_of};
 use super::review::Request;
 use super::users::UserInfo;
 
@@ -43,16 +44,16 @@ pub(super) fn refusal(
         };
         of_pods && may_be(old) == Some(true) && may_be(new) == Some(false)
     };
-    if new["metadata"]["deletionTimestamp"].is_string() || stays && !is_released() {
+    if stays && !is_released() {
         return None;
     }
-    if is_queued_itself(kind, new, rules) || has_ended(kind, old) {
+    if waits_itself(kind, old, new, rules) || has_ended(kind, old) {
         return None;
     }
+    let part = Part::of(kind, old, (above, before.name));
     let facts = facts.now();
     let managed = match facts.owners.get(&(above, request.namespace.clone(), before.name.to_owned())) {
         Some(owner) if *owner.uid == *before.uid => {
-            let part = (kind, name_of(old));
             !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
         }
         // It may have been deleted a moment ago.
@@ -86,13 +87,17 @@ fn is_known(kind: JobKind, of_pods: bool, rules: Rules<'_>) -> bool {
     makes && rules.kinds.contains(&kind)
 }
 
-/// Whether the engine looks after an object whatever controls it.
-fn is_queued_itself(kind: JobKind, object: &Value, rules: Rules<'_>) -> bool {
+/// Whether an object waits for admission whatever controls it. What runs is stopped once it is queued by itself, but its pods may take as long as they
+/// like to end, while its former controller has made others.
+fn waits_itself(kind: JobKind, old: &Value, new: &Value, rules: Rules<'_>) -> bool {
     if kind.integration().of_pods {
-        return object["metadata"]["labels"][labels::MANAGED] == "true";
+        let mut gates = new["spec"]["schedulingGates"].as_array().into_iter().flatten();
+        let is_managed = new["metadata"]["labels"][labels::MANAGED] == "true";
+        return is_managed && gates.any(|gate| gate["name"] == labels::ADMISSION_SCHEDULING_GATE);
     }
-    let view = sluice_jobs::observe(kind, object);
-    !view.skipped && (view.queue_name.is_some() || rules.all)
+    let [before, view] = [old, new].map(|object| sluice_jobs::observe(kind, object));
+    let is_queued = !view.skipped && (view.queue_name.is_some() || rules.all);
+    is_queued && before.suspended && !before.active && before.terminating == 0
 }
 
 fn has_ended(kind: JobKind, object: &Value) -> bool {

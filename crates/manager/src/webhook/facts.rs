@@ -32,11 +32,14 @@ pub struct Facts {
 
 /// A job that may own others.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 pub struct Owner {
     /// Its UID: an owner reference with another UID does not point to it.
     pub uid: Arc<str>,
     /// Whether it has a queue name: then its child Jobs are its to start and stop.
     pub queued: bool,
+    /// Whether it is not managed whatever queue it names, and although all jobs are: it has no pods of its own.
+    pub skipped: bool,
     /// Its LocalQueue.
     pub queue_name: Option<String>,
     /// Its WorkloadPriorityClass.
@@ -49,8 +52,10 @@ pub struct Owner {
     pub wraps: Vec<Arc<Wrapped>>,
     /// How its pods are identified.
     pub pods: PodMarks,
-    /// Whether it is being deleted, and what its controller makes until then cleans up after it.
-    pub cleans_up: bool,
+    /// Whether it is being deleted, and its controller may make a job that cleans up after it, which it waits for.
+    pub cleaned_up: bool,
+    /// Whether it may be such a job, by its name and its pods.
+    pub may_clean_up: bool,
     /// Whether it is being deleted, and its controller, which may lag behind, makes jobs: these have no quota any more.
     pub leaves: bool,
     /// Kind, name and UID of the job that controls it.
@@ -132,7 +137,8 @@ impl FactStore {
         let Kind::Job(kind) = kind else { return false };
         // It is not known what the controllers of declared kinds make.
         let makes_jobs = kind.makes_jobs() || kind.is_declared() || self.external.contains(&kind);
-        makes_jobs || self.pods && !kind.integration().of_pods
+        let cleaned_up = kind.integration().cleaned_up_by.is_some();
+        makes_jobs || cleaned_up || self.pods && !kind.integration().of_pods
     }
 }
 
@@ -183,10 +189,12 @@ impl Facts {
                     queue_name: view.queue_name.clone(),
                     priority_class: view.workload_priority_class.clone(),
                     queued: view.queue_name.is_some() && !view.skipped,
+                    skipped: view.skipped,
                     part_names: view.part_names.clone(),
                     wraps: view.pod_sets.iter().filter_map(|set| set.wrapped.clone()).collect(),
                     pods: PodMarks::of(view),
-                    cleans_up: view.deleting && !view.job.kind.makes_jobs(),
+                    cleaned_up: view.deleting && view.job.kind.integration().cleaned_up_by.is_some(),
+                    may_clean_up: view.may_clean_up,
                     leaves: view.deleting && view.job.kind.makes_jobs(),
                     above,
                 };

@@ -133,6 +133,26 @@ impl Admitted {
     }
 }
 
+/// An object below a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its kind.
+    pub kind: JobKind,
+    /// Its name, or the beginning of it that was asked for.
+    pub name: &'a str,
+    /// Whether it may be one that cleans up after the job above it, by its own name and its pods.
+    pub may_clean_up: bool,
+}
+
+impl<'a> Part<'a> {
+    /// An object that names the job `above` as its controller. Its pods are read only if that matters.
+    pub fn of(kind: JobKind, object: &'a Value, (above, its_name): (JobKind, &str)) -> Self {
+        let name = name_of(object);
+        let called = above.is_cleaned_up_by(its_name, (kind, name));
+        Self { kind, name, may_clean_up: called && sluice_jobs::observe(kind, object).may_clean_up }
+    }
+}
+
 /// Whether the controller of a kind makes pods, and not only jobs that do.
 fn makes_pods(kind: JobKind) -> bool {
     let integration = kind.integration();
@@ -145,7 +165,8 @@ fn makes_pods(kind: JobKind) -> bool {
 /// Whether a job of this kind may have made a pod, or another object. If it did not, nothing keeps a pod, or an object that suspends its pods, from
 /// running; what an object that suspends its pods makes is identified by marks. A job that its owner's controller does not make is a job like any
 /// other. What the controllers of declared kinds make is not known: where `all` jobs are managed, it is managed by itself.
-fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: &str, all: bool) -> bool {
+fn may_make(kind: JobKind, owner: &Owner, below: Part<'_>, above: &str, all: bool) -> bool {
+    let Part { kind: part, name, may_clean_up } = below;
     let of_pods = part.integration().of_pods;
     let is_it = |object: &Arc<Wrapped>| {
         let named =
@@ -172,13 +193,19 @@ fn may_make(kind: JobKind, owner: &Owner, (part, name): (JobKind, &str), above: 
     };
     if !of_pods && !part.integration().suspends_pods {
         let not_known = integration.declared && !all;
-        return not_known || owner.cleans_up || is_part() || owner.wraps.iter().any(is_it);
+        let cleans_up = || owner.cleaned_up && may_clean_up && kind.is_cleaned_up_by(above, (part, name));
+        return not_known || cleans_up() || is_part() || owner.wraps.iter().any(is_it);
     }
     let makes = integration.declared || of_pods && makes_pods(kind) || is_part();
     makes && !integration.suspends_pods || owner.wraps.iter().any(is_it)
 }
 
 impl Owner {
+    /// Whether the job is managed by itself.
+    fn is_managed(&self, rules: Rules<'_>) -> bool {
+        self.queued || rules.all && !self.skipped
+    }
+
     /// Whether the job, of this kind and name, may have made a pod, by name and labels.
     pub fn may_have_made(&self, pod: MadePod<'_>, (kind, name): (JobKind, &str)) -> bool {
         may_be_pod_of(&PodMaker { kind, name, uid: &self.uid, marks: &self.pods }, &pod)
@@ -191,7 +218,7 @@ impl Facts {
         &self,
         rules: Rules<'_>,
         namespace: &str,
-        part: (JobKind, &str),
+        part: Part<'_>,
         controller: (JobKind, &str, &str),
     ) -> Vec<&Owner> {
         let mut found = Vec::new();
@@ -211,10 +238,10 @@ impl Facts {
             if !external && !may_make(kind, owner, part, name, rules.all) {
                 break;
             }
-            if owner.queued || rules.all {
+            if owner.is_managed(rules) {
                 found.push(owner);
             }
-            part = (kind, name);
+            part = Part { kind, name, may_clean_up: owner.may_clean_up };
             let Some((above, its_name, its_uid)) = &owner.above else { break };
             (kind, name, uid) = (*above, its_name.as_str(), its_uid.as_str());
         }
@@ -234,10 +261,12 @@ impl Facts {
             return false;
         }
         let uid = controller.2;
-        let above = self.managed_above(rules, namespace, (kind, pod.name), controller);
+        let part = Part { kind, name: pod.name, may_clean_up: false };
+        let above = self.managed_above(rules, namespace, part, controller);
+        // A job of such a kind has nothing below it but its own pods and what cleans up after it.
         above
             .into_iter()
-            .any(|owner| self.admitted.has(namespace, &owner.uid) || owner.cleans_up && *owner.uid != *uid)
+            .any(|owner| self.admitted.has(namespace, &owner.uid) || owner.cleaned_up && *owner.uid != *uid)
     }
 
     /// Whether a job that a pod names as its controller may have made it, by name and labels; none if the job was not seen.
@@ -301,10 +330,11 @@ impl Facts {
         &'a self,
         rules: Rules<'_>,
         namespace: &str,
-        job: (JobKind, &str),
+        (kind, name): (JobKind, &str),
         owner: &'a Owner,
     ) -> impl Iterator<Item = &'a Owner> + use<'a> {
-        let itself = (owner.queued || rules.all).then_some(owner);
+        let itself = owner.is_managed(rules).then_some(owner);
+        let job = Part { kind, name, may_clean_up: owner.may_clean_up };
         let above = owner.above.as_ref();
         let above = above.map(|(kind, name, uid)| (*kind, name.as_str(), uid.as_str()));
         let above = above.map(|above| self.managed_above(rules, namespace, job, above)).unwrap_or_default();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize as _;
+use serde_json::Value;
 use sluice_api::config::{Configuration, PodOptions, selector_matches};
 use sluice_api::conversion::{ConversionReview, MAX_ANSWER, answer_review};
 use sluice_api::gates::Gates;
@@ -24,7 +25,7 @@ use super::bounds::Refusal;
 use super::detached;
 use super::facts::{FactStore, Facts, Owner};
 use super::forged;
-use super::owners::{ControllerName, Rules, name_of};
+use super::owners::{ControllerName, Part, Rules};
 use super::review::{Request, Review, Verdict, answer};
 use super::server::Reviewer;
 
@@ -99,6 +100,7 @@ impl Reviewers {
     fn verdict(&self, hook: JobHook, request: &Request) -> Verdict {
         let (JobHook::Mutate(kind) | JobHook::Validate(kind)) = hook;
         let of_pods = kind.integration().of_pods;
+        let below = Below::of(kind, &request.object, &self.external);
         let facts = self.facts.now();
         let rules = self.rules(&request.namespace, &facts);
         let namespace_labels = facts.namespaces.get(&request.namespace).cloned().unwrap_or_default();
@@ -109,7 +111,7 @@ impl Reviewers {
             namespace_labels: &namespace_labels,
             default_local_queue: facts.default_queues.contains(&request.namespace),
             default_priority_class: facts.default_priority_class,
-            managed_owner: self.has_managed_owner(kind, request, &facts),
+            managed_owner: self.has_managed_owner(kind, request, below, &facts),
             gatherer: gathered.as_ref().map(Gathered::by),
             gates: self.gates,
         };
@@ -194,7 +196,13 @@ impl Reviewers {
 
     /// Whether the job belongs to a managed job, and so is not managed twice. An owner that was not seen may be made up: until it is seen, the job is
     /// a job like any other, and its real owner resumes it, or makes it again.
-    fn has_managed_owner(&self, kind: JobKind, request: &Request, facts: &Facts) -> bool {
+    fn has_managed_owner(
+        &self,
+        kind: JobKind,
+        request: &Request,
+        below: Option<Below<'_>>,
+        facts: &Facts,
+    ) -> bool {
         let rules = self.rules(&request.namespace, facts);
         let of_pods = kind.integration().of_pods;
         if of_pods && facts.knows_pod(rules, &request.namespace, &request.object) {
@@ -204,18 +212,15 @@ impl Reviewers {
         if is_marked(kind, &request.old_object) {
             return false;
         }
-        let Some(owner) = ControllerName::of(&request.object) else { return false };
-        let Some(above) = owner_kind(&request.object, &self.external) else { return false };
+        let Some(Below { part, above, owner }) = below else { return false };
         if of_pods && above.integration().pods_are_labelled {
             // Then it does not belong to its pods.
             return false;
         }
-        let name = name_of(&request.object);
-        let part = (kind, name);
         let controller = (above, owner.name, owner.uid);
         if of_pods {
             let labels = BTreeMap::deserialize(&request.object["metadata"]["labels"]).unwrap_or_default();
-            let pod = MadePod { name, labels: &labels };
+            let pod = MadePod { name: part.name, labels: &labels };
             return facts.vouches_for(rules, &request.namespace, (kind, pod), controller);
         }
         !facts.managed_above(rules, &request.namespace, part, controller).is_empty()
@@ -229,6 +234,21 @@ impl Reviewers {
             let known = facts.owners.get(&(kind, request.namespace.clone(), owner.name.to_owned()));
             known.is_some_and(|known| *known.uid == *owner.uid && known.leaves)
         })
+    }
+}
+
+/// An object with a controller of a known kind.
+#[derive(Clone, Copy)]
+struct Below<'a> {
+    part: Part<'a>,
+    above: JobKind,
+    owner: ControllerName<'a>,
+}
+
+impl<'a> Below<'a> {
+    fn of(kind: JobKind, object: &'a Value, external: &BTreeSet<JobKind>) -> Option<Self> {
+        let (owner, above) = ControllerName::of(object).zip(owner_kind(object, external))?;
+        Some(Self { part: Part::of(kind, object, (above, owner.name)), above, owner })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The properties of a job kind outside its adapter.
 
 use super::pods_at::PodsAt;
+use crate::clean_up::CleanUp;
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 
@@ -100,6 +101,8 @@ pub struct Integration {
     pub leaves_parts: bool,
     /// The gate with which its parts clean up after it on its quota: a deleted job keeps that until they are gone.
     pub parts_clean_up: Option<Gate>,
+    /// The job that its controller makes to clean up after a deleted job, which is kept until that is done.
+    pub cleaned_up_by: Option<CleanUp>,
     /// Where only parts of the managed kinds are watched: the label that every part has.
     pub part_label: Option<&'static str>,
     /// The label with the job's name that all pods of a job have, its parts' included.
@@ -184,6 +187,7 @@ pub(super) const PLAIN: Integration = Integration {
     resumes_parts_as_made: false,
     leaves_parts: false,
     parts_clean_up: None,
+    cleaned_up_by: None,
     part_label: None,
     pod_label: None,
     listing_label: None,

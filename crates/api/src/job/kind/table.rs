@@ -6,6 +6,7 @@
 use super::JobKind;
 use super::integration::{Integration, PLAIN, PartNames, Parts};
 use super::pods_at::{CountAt, PartsAt, PodPlace, PodsAt};
+use crate::clean_up::CleanUp;
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 

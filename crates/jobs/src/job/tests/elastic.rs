@@ -57,6 +57,27 @@ fn the_pods_of_a_new_elastic_job_get_their_gate_once_beside_others() {
 }
 
 #[test]
+fn a_job_that_names_its_workload_has_no_gate_that_only_slices_remove() {
+    let name = "kueue.x-k8s.io/prebuilt-workload-name";
+    let of = |map: &str| {
+        let mut named = elastic();
+        named["metadata"][map][name] = json!("w");
+        named
+    };
+    for named in ["labels", "annotations"].map(of) {
+        let made = created(&named, Gates::default());
+        assert!(made["spec"]["template"]["spec"]["schedulingGates"].is_null());
+        let sliced = created(&elastic(), Gates::default());
+        with_context(Gates::default(), |context| {
+            for (new, old) in [(&named, &sliced), (&elastic(), &made)] {
+                let why = validate(JobKind::JOB, new, Some(old), context).unwrap_err().to_string();
+                assert!(why.contains("prebuilt-workload-name]: Invalid value"), "{why}");
+            }
+        });
+    }
+}
+
+#[test]
 fn partial_admission_and_topologies_are_refused() {
     let refused = |change: &dyn Fn(&mut Value)| {
         let mut job = elastic();

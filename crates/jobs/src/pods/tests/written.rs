@@ -291,13 +291,32 @@ fn a_pod_keeps_its_group_and_its_queue() {
     ] {
         assert_eq!(refusals(&new, Some(&old)), expected);
     }
-    // One that broke a rule before can still be written, and one that is being deleted always.
+    // One that broke a rule before can still be written, and one that is being deleted as long as it does not run.
     let broken = with(waiting, "/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count", json!("x"));
     assert_eq!(refusals(&with(broken.clone(), gates, Value::Null), Some(&broken)), "");
     let moved = with(broken.clone(), group, json!("h"));
     assert_ne!(refusals(&moved, Some(&broken)), "");
     let leaving = with(moved, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
     assert_eq!(refusals(&leaving, Some(&broken)), "");
+}
+
+/// Its user sets how long it runs on.
+#[test]
+fn a_pod_that_runs_while_it_is_being_deleted_stays_in_its_group_and_on_its_workload() {
+    let (group, role, workload) = (
+        "/metadata/labels/kueue.x-k8s.io~1pod-group-name",
+        "/metadata/annotations/kueue.x-k8s.io~1role-hash",
+        "/metadata/annotations/kueue.x-k8s.io~1workload",
+    );
+    let waits = with(World::default().create(&grouped()), workload, json!("w"));
+    let runs = with(waits, "/spec/schedulingGates", Value::Null);
+    let leaves = with(runs, "/metadata/deletionTimestamp", json!("2026-01-02T03:04:05Z"));
+    let ended = with(leaves.clone(), "/status", json!({"phase": "Failed"}));
+    for change in [group, role, workload] {
+        let why = refusals(&with(leaves.clone(), change, Value::Null), Some(&leaves));
+        assert!(why.contains("field is immutable"), "{change}: {why}");
+        assert_eq!(refusals(&with(ended.clone(), change, Value::Null), Some(&ended)), "", "{change}");
+    }
 }
 
 #[test]

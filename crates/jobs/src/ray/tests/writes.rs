@@ -160,6 +160,45 @@ fn the_rules_name_the_field_and_hold_only_what_changed() {
     });
 }
 
+/// Otherwise a cluster of any size would run without quota, or be taken for its own.
+#[test]
+fn a_rayjob_selects_a_cluster_only_while_it_has_none_of_its_own() {
+    let selects = "spec.clusterSelector: Forbidden: cannot be set or removed until the job is suspended and its cluster is gone";
+    let with = |suspend: bool, cluster: &str| {
+        let mut object = ray(JobKind::RAY_JOB);
+        object["spec"]["suspend"] = json!(suspend);
+        object["status"] = json!({"jobDeploymentStatus": "Running", "rayClusterName": cluster});
+        object
+    };
+    let selecting = |mut object: Value| {
+        object["spec"]["clusterSelector"] = json!({"ray.io/cluster": "c"});
+        object["spec"].as_object_mut().unwrap().remove("rayClusterSpec");
+        object
+    };
+    context(|context| {
+        let refused = |new: &Value, old: &Value| -> String {
+            let answer = validate(JobKind::RAY_JOB, new, Some(old), context);
+            answer.map_or_else(|denied| denied.to_string(), |()| String::new())
+        };
+        for (suspend, cluster, wanted) in
+            [(false, "c", selects), (true, "c", selects), (false, "", selects), (true, "", "")]
+        {
+            let old = with(suspend, cluster);
+            let new = selecting(old.clone());
+            assert_eq!(refused(&new, &old), wanted, "{suspend} {cluster:?}");
+            assert_eq!(refused(&old, &new), wanted, "{suspend} {cluster:?}, the other way round");
+            let [free, before] = [new, old].map(|mut object| {
+                object["metadata"]["labels"] = json!({});
+                object
+            });
+            assert_eq!(refused(&free, &before), "", "it is not managed");
+        }
+        let mut over = with(false, "c");
+        over["status"]["jobDeploymentStatus"] = json!("Complete");
+        assert_eq!(refused(&selecting(over.clone()), &over), "");
+    });
+}
+
 fn keys(prefix: &'static str) -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map((0..4_u8).prop_map(move |n| format!("{prefix}/{n}~")), "[ab]", 0..3)
 }

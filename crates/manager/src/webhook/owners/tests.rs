@@ -234,7 +234,8 @@ fn what_a_declared_kind_makes_is_managed_itself_only_where_all_jobs_are() {
     }
     let above = |kind: JobKind, all: bool| {
         let rules = Rules { kinds: &kinds, external: &BTreeSet::new(), all };
-        store.now().managed_above(rules, "ns", (JobKind::JOB, "below"), (kind, "above", "u")).len()
+        let below = Part { kind: JobKind::JOB, name: "below", may_clean_up: false };
+        store.now().managed_above(rules, "ns", below, (kind, "above", "u")).len()
     };
     assert_eq!([false, true].map(|all| above(JobKind::JOB_SET, all)), [0, 0]);
     assert_eq!([false, true].map(|all| above(errand, all)), [1, 0]);

@@ -1,5 +1,6 @@
 //! The answers of the reviewers.
 
+mod claims;
 mod detached;
 mod forged;
 mod pods;

@@ -12,8 +12,7 @@ use crate::webhook::review::{Request, Verdict, answer};
 /// The bytes of a part of the metadata that is read. A larger part counts as missing.
 const PART: usize = 64 << 10;
 /// The parts of the metadata by which jobs are recognized.
-const PARTS: [&str; 6] =
-    ["name", "generateName", "labels", "annotations", "ownerReferences", "deletionTimestamp"];
+const PARTS: [&str; 5] = ["name", "generateName", "labels", "annotations", "ownerReferences"];
 
 /// The answer to a review that is not decoded; `None` if the failure of the webhook is answer enough.
 pub(super) fn turned_away(
@@ -36,8 +35,7 @@ pub(super) fn turned_away(
         },
         (JobHook::Validate(_), "UPDATE") if many => {
             // It is not known whether its controller is still one of them: they stay unchanged.
-            let deleted = request.object["metadata"]["deletionTimestamp"].is_string();
-            old != new && !deleted && !detached::may_detach(kind, &request.user_info)
+            old != new && !detached::may_detach(kind, &request.user_info)
         }
         (JobHook::Validate(_), "UPDATE") => {
             let rules = reviewers.rules(&request.namespace, &reviewers.facts.now());

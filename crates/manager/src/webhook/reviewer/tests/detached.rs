@@ -81,10 +81,21 @@ fn a_part_may_leave_what_holds_no_quota_for_it() {
     };
     let ended = json!([{"type": "Complete", "status": "True"}]);
     assert_eq!(with("/status/conditions", ended), None, "it has ended");
-    assert_eq!(with("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")), None, "it goes");
+    let goes = with("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert!(goes.is_some(), "its pods run on for as long as its user has said");
     let queued = json!({"kueue.x-k8s.io/queue-name": "q"});
-    assert_eq!(with("/metadata/labels", queued), None, "it is queued by itself then");
+    assert!(with("/metadata/labels", queued.clone()).is_some(), "it runs");
     assert!(with("/metadata/labels", json!({})).is_some());
+    let mut waits = old.clone();
+    waits["metadata"]["labels"] = queued;
+    waits["spec"]["suspend"] = json!(true);
+    let freed =
+        |object: &Value| refusal(&bed, TENANT, JobKind::JOB, object, &with_owners(object, Value::Null));
+    assert!(freed(&waits).is_some(), "its pods may run on");
+    waits["status"] = json!({"active": 0, "terminating": 1});
+    assert!(freed(&waits).is_some(), "its pod runs on for as long as its user has said");
+    waits["status"] = json!({});
+    assert_eq!(freed(&waits), None, "it is queued by itself then");
     // An owner of no kind of ours holds nothing.
     let mut cron = old.clone();
     cron["metadata"]["ownerReferences"][0]["apiVersion"] = json!("batch/v1");
@@ -117,11 +128,29 @@ fn a_pod_that_has_not_ended_keeps_what_its_job_finds_it_by() {
         assert_eq!(refusal(&bed, COLLECTOR, JobKind::POD, &old, &new), None);
         assert_eq!(refusal(&bed, JOB_CONTROLLER, JobKind::POD, &old, &new), None, "it lets pods go");
     }
+    // Until its grace period is over, which its user sets, it runs, and the Job has made another one.
+    let mut leaves = old.clone();
+    leaves["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut unlabelled = leaves.clone();
+    unlabelled["metadata"]["labels"] = json!({});
+    for new in [with_owners(&leaves, Value::Null), unlabelled] {
+        assert!(refusal(&bed, TENANT, JobKind::POD, &leaves, &new).is_some());
+        assert_eq!(refusal(&bed, COLLECTOR, JobKind::POD, &leaves, &new), None);
+    }
+    let mut unfinalized = leaves.clone();
+    unfinalized["metadata"]["finalizers"] = json!([]);
+    assert_eq!(refusal(&bed, TENANT, JobKind::POD, &leaves, &unfinalized), None);
     let mut ended = old.clone();
     ended["status"]["phase"] = json!("Succeeded");
     assert_eq!(refusal(&bed, TENANT, JobKind::POD, &ended, &with_owners(&ended, Value::Null)), None);
     let mut queued = old.clone();
     queued["metadata"]["labels"]["kueue.x-k8s.io/managed"] = json!("true");
+    let freed = with_owners(&queued, Value::Null);
+    assert!(
+        refusal(&bed, TENANT, JobKind::POD, &queued, &freed).is_some(),
+        "it runs on the quota of the Job"
+    );
+    queued["spec"]["schedulingGates"] = json!([{"name": "kueue.x-k8s.io/admission"}]);
     assert_eq!(refusal(&bed, TENANT, JobKind::POD, &queued, &with_owners(&queued, Value::Null)), None);
     // What never was one of the job's may get other labels.
     assert_eq!(

@@ -1,0 +1,108 @@
+//! What claims to belong to a job, or not to be one, so that it runs without quota.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use sluice_api::job::{ControllerRef, JobKind};
+use sluice_engine::EngineConfig;
+
+use crate::model::build::job;
+use crate::model::condition;
+use crate::ray::{add, made, ray, with};
+use crate::unadmitted::{cluster, running};
+
+/// A finalizer of its user keeps a job for as long as the user likes. The webhooks let all of these through.
+#[test]
+fn a_job_that_is_being_deleted_vouches_for_no_job_but_the_small_one_that_cleans_up_after_it() {
+    let (cluster, job) = (JobKind::RAY_CLUSTER, JobKind::JOB);
+    for manage_all in [false, true] {
+        for (kind, name, is_small, runs) in [
+            (cluster, "old-redis-cleanup", true, true),
+            (cluster, "old-redis-cleanup", false, false),
+            (cluster, "c-1", true, false),
+            (cluster, "other-redis-cleanup", true, false),
+            (job, "old-redis-cleanup", true, false),
+            (job, "c-1", false, false),
+        ] {
+            let config = EngineConfig {
+                status_interval_ms: 0,
+                manage_jobs_without_queue_name: manage_all,
+                ..EngineConfig::default()
+            };
+            let mut c = with(config, ["0", "0"]);
+            if !manage_all {
+                c.api.local_queue("team-a", "default", "cq");
+            }
+            c.api.add_job(ray(kind, "old"));
+            c.settle();
+            c.api.edit_job("old", |job| job.view.deleting = true);
+            c.settle();
+            let mut claims = made(&c, "old", JobKind::JOB, name, "");
+            claims.may_clean_up = is_small;
+            (claims.suspended, claims.active) = (false, true);
+            add(&mut c, claims);
+            let what = format!("{name} below a {}, small: {is_small}, all: {manage_all}", kind.kind());
+            assert_eq!(!c.api.job(name).view.suspended, runs, "{what}");
+            let own = c.api.workloads_of(&c.api.job(name).view.job.uid);
+            assert!(own.is_empty() || !runs, "{what}: it is a part");
+        }
+    }
+}
+
+/// The webhook refuses the change. KubeRay does not suspend a RayJob that selects a cluster: what it made is deleted.
+#[test]
+fn a_rayjob_that_selects_a_cluster_while_it_has_quota_is_managed_until_that_is_given_back() {
+    let config = || EngineConfig { status_interval_ms: 0, ..EngineConfig::default() };
+    let mut c = with(config(), ["2", "0"]);
+    c.api.add_job(ray(JobKind::RAY_JOB, "train"));
+    c.settle();
+    let cluster = made(&c, "train", JobKind::RAY_CLUSTER, "train-a1b2c", "");
+    add(&mut c, cluster);
+    assert!(!c.api.job("train-a1b2c").view.suspended);
+    c.api.edit_job("train", |job| job.view.skipped = true);
+    c.settle();
+    assert_eq!(condition(&c.workload("train"), "QuotaReserved"), "True");
+    c.api.edit_job("train-a1b2c", |job| job.view.pod_sets[1].count = 100);
+    c.settle();
+    assert!(c.api.job("train-a1b2c").view.suspended, "it has more pods than its RayJob has quota for");
+    // One that waits may use another cluster.
+    let mut c = with(config(), ["0", "0"]);
+    c.api.add_job(ray(JobKind::RAY_JOB, "train"));
+    c.settle();
+    c.api.edit_job("train", |job| job.view.skipped = true);
+    c.settle();
+    assert!(c.api.workloads().is_empty(), "it has no pods of its own");
+}
+
+/// The webhook refuses no change of a job that is being deleted, so that no finalizer stays.
+#[test]
+fn a_job_that_loses_its_queue_while_it_is_deleted_has_no_more_pods_than_it_has_quota_for() {
+    let mut c = cluster();
+    c.api.simple("4", &json!({}));
+    c.api.local_queue("team-a", "default", "cq");
+    let mut set = job("team-a", "set", "lq", 4, "1");
+    set.job.kind = JobKind::JOB_SET;
+    set.pod_sets[0].parts = 2;
+    c.api.add_job(set);
+    c.settle();
+    let uid = Arc::clone(&c.api.job("set").view.job.uid);
+    let mut part = job("team-a", "set-main-0", "", 2, "1");
+    part.controller = Some(ControllerRef {
+        api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
+        kind: "JobSet".to_owned(),
+        name: "set".to_owned(),
+        uid: uid.to_string(),
+    });
+    running(&mut c, part);
+    c.settle();
+    // A finalizer of its user keeps it, and its pods run on.
+    c.api.ending_pods.insert(uid);
+    c.api.edit_job("set", |job| (job.view.deleting, job.view.queue_name) = (true, None));
+    c.settle();
+    assert!(!c.api.job("set-main-0").view.suspended);
+    c.api.edit_job("set-main-0", |job| job.view.pod_sets[0].count = 64);
+    c.settle();
+    let part = c.api.jobs().find(|(reference, _)| &*reference.name == "set-main-0");
+    assert!(part.is_none_or(|(_, job)| job.view.suspended));
+    assert_eq!(condition(&c.workload("set"), "QuotaReserved"), "True");
+}
