@@ -1,10 +1,16 @@
 # The image of the manager. The build stage runs the command of `make build`, which makes the kubectl plugin too; a test compares them.
-# Reproducible: pinned toolchain, locked dependencies, a fixed folder, SOURCE_DATE_EPOCH for time stamps.
+# A commit always gives the same binary on the same base images: pinned toolchain, locked dependencies, a fixed folder, the commit's date, no clock.
+# The engine that builds the image takes its time stamps from SOURCE_DATE_EPOCH.
 
 FROM docker.io/library/rust:1.95.0-bookworm AS build
 WORKDIR /src
 ARG SOURCE_DATE_EPOCH=0
+# What `sluice version` and the metric kueue_build_info say.
+ARG SLUICE_GIT_COMMIT=unknown
+ARG SLUICE_BUILD_DATE=unknown
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
+    SLUICE_GIT_COMMIT=${SLUICE_GIT_COMMIT} \
+    SLUICE_BUILD_DATE=${SLUICE_BUILD_DATE} \
     CARGO_INCREMENTAL=0 \
     RUSTUP_TOOLCHAIN=1.95.0
 COPY . .

@@ -7,6 +7,12 @@ XTASK  := $(TARGET)/debug/sluice-xtask
 # The command that makes the binaries that ship; the Dockerfile's build stage runs the same one.
 BUILD := cargo build --release --locked --package sluice-cli --package sluice-ctl && ./split-debug.sh sluice kubectl-kueue
 
+# The commit that the binaries name, and its date, so that a build of the same commit is the same; unknown outside of git, as in a tarball.
+GIT        := git --git-dir='$(CURDIR)/.git'
+GIT_COMMIT = $(or $(shell $(GIT) describe --always --exclude='*' --abbrev=40 --dirty 2>/dev/null),unknown)
+BUILD_DATE = $(or $(shell $(GIT) log -1 --format=%cI 2>/dev/null),unknown)
+STAMP      = SLUICE_GIT_COMMIT=$(GIT_COMMIT) SLUICE_BUILD_DATE=$(BUILD_DATE)
+
 EXAMPLE ?= tpu-multislice
 RACE_SIZE ?= small
 # How many jobs `make day` makes, in how many minutes at most. SOAK_SEED=… plays a day again.
@@ -43,7 +49,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the release binaries, target/release/sluice and target/release/kubectl-kueue, with their debug info beside them (*.debug)
-	$(BUILD)
+	$(STAMP) $(BUILD)
 
 fmt: ## Format the code, also that of the job kinds, which cargo fmt alone does not find
 	cargo fmt --all
@@ -108,14 +114,14 @@ $(MDBOOK):
 	cargo install mdbook --version $(MDBOOK_VERSION) --locked --debug --no-default-features --root $(@D)/.. --target-dir $(TARGET)/mdbook
 
 bench: ## Measure the engine and compare with the budgets
-	cargo run --release --locked --package sluice-xtask -- bench
+	$(STAMP) cargo run --release --locked --package sluice-xtask -- bench
 
 bench-hotswap: control-plane ## Measure the time to recovery with and without Hotswap on a control plane (8 minutes)
 	SLUICE_BIN=$(TARGET)/debug/sluice cargo test --locked --package sluice-tests --features bench-hotswap --test operator hotswap::recovery -- --nocapture
 
 race: control-plane ## Let a manager admit RACE_SIZE (tiny, small, baseline, large, huge, preemption, steady, freed) Workloads, and count its writes; RACE_MANAGER is the command of another manager, RACE_FLAGS=--jobs makes Jobs
-	$(BUILD)
-	GOMEMLIMIT=6GiB SLUICE_BIN=$(TARGET)/release/sluice cargo run --release --locked --package sluice-xtask -- \
+	$(STAMP) $(BUILD)
+	$(STAMP) GOMEMLIMIT=6GiB SLUICE_BIN=$(TARGET)/release/sluice cargo run --release --locked --package sluice-xtask -- \
 		race --size $(RACE_SIZE) $(RACE_FLAGS) $(if $(RACE_MANAGER),--manager-cmd '$(RACE_MANAGER)')
 
 crds: dev ## Generate the CRDs, the chart's copy of them and the plain manifests
@@ -124,7 +130,8 @@ crds: dev ## Generate the CRDs, the chart's copy of them and the plain manifests
 
 image: ## Build the container image (needs docker or podman)
 	@test -n "$(ENGINE)" || { echo "make image needs docker or podman" >&2; exit 1; }
-	$(ENGINE) build --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --tag $(IMAGE) .
+	$(ENGINE) build --build-arg SOURCE_DATE_EPOCH=$(or $(shell $(GIT) log -1 --format=%ct 2>/dev/null),0) \
+		$(addprefix --build-arg ,$(STAMP)) --tag $(IMAGE) .
 
 mutants: ## Change the core's code on purpose and see whether a test notices (needs cargo-mutants; SHARD=1/20 does a part)
 	$(call needs,mutants)

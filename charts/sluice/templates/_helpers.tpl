@@ -288,6 +288,22 @@ managerConfig.externalPlurals.
 {{- end -}}
 {{- end }}
 
+{{/*
+The port of a Service, as a list of one: its number and its target are the chart's, the entry in its values may name it, and may say its node port and
+its appProtocol. The argument: given (the list in the values), name, port, target.
+*/}}
+{{- define "sluice.servicePorts" -}}
+{{- $given := dict -}}
+{{- range .given -}}
+{{- $given = pick . "name" "nodePort" "appProtocol" -}}
+{{- end -}}
+{{- toYaml (list (merge $given (dict "name" .name "port" .port "protocol" "TCP" "targetPort" .target))) -}}
+{{- end }}
+
+{{- define "sluice.metricsServicePorts" -}}
+{{- include "sluice.servicePorts" (dict "given" (.Values.metricsService).ports "name" "https" "port" 8443 "target" "metrics") -}}
+{{- end }}
+
 {{- define "sluice.ipFamilies" -}}
 {{- if (.).enabled }}
 ipFamilies: {{ toJson .ipFamilies }}

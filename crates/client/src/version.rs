@@ -9,7 +9,7 @@ pub const COMMIT: &str = match option_env!("SLUICE_GIT_COMMIT") {
     None => "unknown",
 };
 
-/// When it was built, if the build has that (`SLUICE_BUILD_DATE`): clocks have no place in reproducible builds.
+/// The date of that commit, if the build has it (`SLUICE_BUILD_DATE`). Not when it was built: the same commit makes the same binary.
 pub const BUILD_DATE: &str = match option_env!("SLUICE_BUILD_DATE") {
     Some(date) => date,
     None => "unknown",

@@ -266,8 +266,10 @@ impl Parts {
             self.visibility(supervisor, Arc::clone(&published), Arc::clone(&explainer), &mut tasks)?;
         let dashboard =
             self.dashboard(supervisor, (published, store, &sync), Arc::clone(&explainer), &mut tasks)?;
+        let scraped = (engine.clone(), traffic);
+        let metrics = self.metrics(supervisor, scraped, Arc::clone(&registry), kept_sink, &mut tasks)?;
         let servers = webhooks.into_iter().chain(visibility).chain(dashboard).collect();
-        let certs = self.certificates(supervisor, servers, &mut tasks);
+        let certs = self.certificates(supervisor, (servers, metrics), &mut tasks);
         let (release, released) = pair();
         // The election waits for the answer to each.
         let (loss, losses) = mpsc::channel(1);
@@ -275,7 +277,6 @@ impl Parts {
         let status =
             Status { crds, sync, certs, standing: standing.clone(), engine: engine.clone(), explainer };
         self.health(supervisor, status, &mut tasks)?;
-        self.metrics(supervisor, (engine.clone(), traffic), Arc::clone(&registry), kept_sink, &mut tasks)?;
         Ok(Running {
             engine,
             engine_thread,
@@ -349,6 +350,7 @@ impl Parts {
         Ok(())
     }
 
+    /// Serves the metrics, at once: until there is a certificate, with a provisional one.
     fn metrics(
         &self,
         supervisor: &Supervisor,
@@ -356,10 +358,10 @@ impl Parts {
         registry: Arc<Registry>,
         events: Option<EventSink>,
         tasks: &mut Vec<JoinHandle<()>>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Serving>> {
         let field = "metrics.bindAddress";
         let listen: Option<SocketAddr> = address(field, &self.configuration.metrics.bind_address)?;
-        let Some(listen) = listen else { return Ok(()) };
+        let Some(listen) = listen else { return Ok(None) };
         let listener = bind(field, listen)?;
         let serving = Serving::provisional(self.tls())?;
         let scraper = Scraper {
@@ -375,9 +377,10 @@ impl Parts {
         let access = Access::new(self.client.clone(), metrics::access::REMEMBER);
         let scrape = scraper.into_scrape();
         let (bounds, stop) = (bounds(self.shares.metrics), self.stop.clone());
-        let serving = metrics::server::serve(listener, serving.config, access, scrape, bounds, stop);
-        tasks.push(supervisor.spawn("metrics", serving));
-        Ok(())
+        let tls = serving.config.clone();
+        let scrapes = metrics::server::serve(listener, tls, access, scrape, bounds, stop);
+        tasks.push(supervisor.spawn("metrics", scrapes));
+        Ok(Some(serving))
     }
 }
 

@@ -201,6 +201,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn the_page_of_the_examples_lists_what_is_simulated() {
+        let page = include_str!("../../../examples/simulate/README.md");
+        let (_, section) = page.split_once("## What is simulated").unwrap();
+        let (list, _) = section.split_once("Other kinds").unwrap();
+        let names = KINDS.map(|kind| kind.as_str());
+        for kind in names.into_iter().chain(["Job", "JobSet", "StatefulSet", "LeaderWorkerSet"]) {
+            let plural = match kind.strip_suffix('y') {
+                Some(stem) => format!("{stem}ies"),
+                None if kind.ends_with("ss") => format!("{kind}es"),
+                None => format!("{kind}s"),
+            };
+            assert!(list.split([' ', ',', '\n']).any(|word| word == plural), "{plural}");
+        }
+    }
+
+    #[test]
     fn both_versions_are_taken_and_mistakes_name_their_field() {
         let mut queue = json!({
             "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "a"},

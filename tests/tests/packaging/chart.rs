@@ -9,6 +9,7 @@ mod declared;
 mod journal;
 mod kinds;
 mod reviewed;
+mod services;
 mod tracing;
 mod visibility;
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use sluice_testkit::assets;
@@ -24,13 +25,63 @@ fn targets() -> BTreeSet<String> {
 fn the_image_is_built_by_the_command_of_make_build() {
     let makefile = read("Makefile");
     let command = makefile.lines().find_map(|line| line.strip_prefix("BUILD := ")).unwrap();
-    assert!(makefile.contains("\nbuild: ## ") && makefile.contains("\n\t$(BUILD)\n"));
+    assert!(makefile.contains("\nbuild: ## ") && makefile.contains("\n\t$(STAMP) $(BUILD)\n"));
     let dockerfile = read("Dockerfile");
     let runs: Vec<&str> = dockerfile.lines().filter_map(|line| line.strip_prefix("RUN ")).collect();
     assert_eq!(runs, [command]);
     // What that command makes is what the image runs.
     assert!(dockerfile.contains("COPY --from=build /src/target/release/sluice /sluice\n"));
     assert!(dockerfile.contains("ENTRYPOINT [\"/sluice\"]"));
+}
+
+/// The commands that make would run for a target.
+fn planned(folder: &Path, target: &str) -> String {
+    let mut make = Command::new("make");
+    make.arg("--file").arg(assets::workspace().join("Makefile")).arg("--directory").arg(folder);
+    let output = make.env_remove("MAKEFLAGS").args(["--dry-run", "ENGINE=engine", target]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The value of a variable in planned commands.
+fn value<'a>(commands: &'a str, variable: &str) -> &'a str {
+    let (_, rest) = commands.split_once(&format!("{variable}=")).unwrap();
+    rest.split_whitespace().next().unwrap()
+}
+
+#[test]
+fn what_ships_knows_its_commit_and_a_tarball_builds_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |args: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(folder.path()).args(["-c", "user.name=x", "-c", "user.email=x@example.com"]);
+        let output = git.args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let (reads, dockerfile) = (read("crates/client/src/version.rs"), read("Dockerfile"));
+    let variables = ["SLUICE_GIT_COMMIT", "SLUICE_BUILD_DATE"];
+    for variable in variables {
+        assert!(reads.contains(&format!("option_env!(\"{variable}\")")));
+        assert!(dockerfile.contains(&format!("\nARG {variable}=unknown\n")));
+        assert!(dockerfile.contains(&format!(" {variable}=${{{variable}}} \\\n")));
+        for target in ["build", "image"] {
+            assert_eq!(value(&planned(folder.path(), target), variable), "unknown", "{target}");
+        }
+    }
+    git(&["init", "--quiet"]);
+    fs::write(folder.path().join("file"), "one").unwrap();
+    git(&["add", "file"]);
+    git(&["commit", "--quiet", "--message", "one"]);
+    git(&["tag", "v1"]);
+    let known = [git(&["rev-parse", "HEAD"]), git(&["log", "-1", "--format=%cI"])];
+    for target in ["build", "image"] {
+        let commands = planned(folder.path(), target);
+        assert_eq!(variables.map(|variable| value(&commands, variable)), [&known[0], &known[1]], "{target}");
+    }
+    fs::write(folder.path().join("file"), "two").unwrap();
+    let changed = planned(folder.path(), "build");
+    assert_eq!(value(&changed, variables[0]), format!("{}-dirty", known[0]), "it is not what was committed");
 }
 
 #[test]

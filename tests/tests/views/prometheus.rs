@@ -8,7 +8,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_testkit::assets::{self, Tool};
 use sluice_testkit::kubectl::{apply, kubectl};
@@ -106,6 +107,15 @@ fn every_webhook_is_watched(objects: &BTreeMap<String, Vec<Value>>) {
     let watched: Vec<_> = pattern.split('|').map(str::to_owned).collect();
     assert_eq!(watched.len(), kinds.len(), "{pattern}");
     assert_eq!(watched.into_iter().collect::<BTreeSet<_>>(), kinds);
+}
+
+/// Settings of TLS with which a scrape verifies the manager's certificate: the CA of the Secret, and the name of the metrics Service.
+async fn verifying(plane: &ControlPlane) -> Value {
+    let secret = Api::<Secret>::namespaced(plane.client().await.unwrap(), chart::NAMESPACE);
+    let data = secret.get("kueue-webhook-server-cert").await.unwrap().data.unwrap();
+    let file = plane.folder().join("metrics-ca.crt");
+    fs::write(&file, &data["ca.crt"].0).unwrap();
+    json!({"ca_file": file, "server_name": format!("kueue-controller-manager-metrics-service.{}.svc", chart::NAMESPACE)})
 }
 
 /// Waits until Prometheus reaches all its targets.
@@ -256,6 +266,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     let every = json!({"scrape_interval": "3s", "evaluation_interval": "1s"});
     let mut jobs =
         json!([scrape_job("sluice", &manager_address, &token), scrape_job("api", api_server, &token)]);
+    jobs[0]["tls_config"] = verifying(&plane).await;
     jobs[1]["scrape_interval"] = json!("5s");
     let configuration = json!({"global": every, "rule_files": [rules], "scrape_configs": jobs});
     let prometheus = Prometheus::start(&plane, &configuration).await.unwrap();

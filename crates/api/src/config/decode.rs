@@ -19,6 +19,8 @@ use crate::labels;
 
 /// Namespace that system components run in; never managed.
 pub(super) const KUBE_SYSTEM: &str = "kube-system";
+/// `clientConnection.burst` where the file has none.
+pub(super) const USUAL_BURST: i32 = 500;
 
 /// Reads every section. Mistakes are collected by the reader.
 pub(super) fn configuration(
@@ -157,7 +159,7 @@ fn client_connection(mut reader: Option<Reader<'_>>) -> ClientConnection {
     let reader = &mut reader;
     ClientConnection {
         qps: field(reader, |r| r.f64("qps")).unwrap_or(-1.0),
-        burst: field(reader, |r| r.i32("burst")).unwrap_or(500),
+        burst: field(reader, |r| r.i32("burst")).unwrap_or(USUAL_BURST),
     }
 }
 

@@ -423,8 +423,10 @@ fn a_strategy_for_undeclared_resources_is_ignored_while_its_gate_is_off() {
 
 #[test]
 fn what_is_not_built_is_warned_of() {
-    let (_, warnings) =
-        v1beta2("tls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}").unwrap();
+    let (_, warnings) = v1beta2(
+        "tls: {minVersion: VersionTLS10}\nfeatureGates: {LendingLimit: true}\nclientConnection: {burst: 9}",
+    )
+    .unwrap();
     insta::assert_snapshot!(texts(&warnings).join("\n"));
     assert!(warnings.iter().any(|warning| matches!(warning, Warning::Gate(GateWarning::NotBuilt(_)))));
 }

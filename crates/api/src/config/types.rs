@@ -279,7 +279,7 @@ pub enum RequeuingTimestamp {
 pub struct ClientConnection {
     /// Requests per second that write; 0 or less for no limit, which is the default (Kueue: 300).
     pub qps: f64,
-    /// Requests above that for a moment; 500 by default.
+    /// Requests above that for a moment; 500 by default. Without effect if `qps` sets no limit.
     pub burst: i32,
 }
 

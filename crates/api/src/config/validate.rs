@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::decode::KUBE_SYSTEM;
+use super::decode::{KUBE_SYSTEM, USUAL_BURST};
 use super::endpoints;
 use super::frameworks;
 use super::reader::{Errors, report};
@@ -277,6 +277,13 @@ fn without_effect(configuration: &Configuration, errors: &Errors, warnings: &mut
         warnings.push(Warning::no_effect(
             "controller.groupKindConcurrency",
             "Sluice decides on one thread and writes from one pool",
+        ));
+    }
+    let connection = &configuration.client_connection;
+    if connection.qps <= 0.0 && connection.burst != USUAL_BURST {
+        warnings.push(Warning::no_effect(
+            "clientConnection.burst",
+            "without clientConnection.qps, which Kueue sets to 300, no rate limits writes",
         ));
     }
 }

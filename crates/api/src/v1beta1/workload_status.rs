@@ -37,7 +37,7 @@ pub struct WorkloadStatus {
     /// When an evicted workload may try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_state: Option<RequeueState>,
-    /// Pods whose quota is needed no longer.
+    /// Pods that no longer need their quota.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 18),

@@ -76,7 +76,7 @@ pub struct TopologyAssignmentSliceLevelIndividualValues {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub suffix: Option<String>,
-    /// What stands between.
+    /// The middle part of each value.
     #[schemars(
         length(min = 1, max = 100_000),
         inner(length(max = 63)),

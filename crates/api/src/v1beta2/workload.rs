@@ -19,7 +19,7 @@ custom_resource! {
             spec: WorkloadSpec,
         }
         if_some {
-            /// What became of it.
+            /// The state, which the manager writes.
             status: WorkloadStatus,
         }
     }

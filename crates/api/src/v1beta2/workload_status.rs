@@ -36,7 +36,7 @@ pub struct WorkloadStatus {
     /// When an evicted workload may try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_state: Option<RequeueState>,
-    /// Pods whose quota is needed no longer.
+    /// Pods that no longer need their quota.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 18),
@@ -157,7 +157,7 @@ pub struct RequeueState {
     pub requeue_at: Option<Time>,
 }
 
-/// Pods whose quota is needed no longer.
+/// Pods that no longer need their quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReclaimablePod {

@@ -114,6 +114,12 @@ fn describe(deployment: Deployment, namespace: &str, manager: &mut Manager, repo
     }
     if manager.prefix.is_none() {
         manager.prefix = name.strip_suffix(DEPLOYMENT_SUFFIX).map(str::to_owned);
+        if let Some(prefix) = manager.prefix.as_deref().filter(|prefix| !is_sluice && *prefix != PREFIX) {
+            report.notes.push(format!(
+                "the names of this Kueue begin with {prefix}: set fullnameOverride: {prefix} in the values of Sluice's chart, else RoleBindings \
+                 refer to roles that are gone ({prefix}-batch-user-role, {prefix}-metrics-reader, …)"
+            ));
+        }
         let gates = words.iter().find_map(|word| word.strip_prefix("--feature-gates="));
         manager.feature_gates = gates.map(str::to_owned);
     }
@@ -339,9 +345,9 @@ mod tests {
             });
             let (mut manager, mut report) = (Manager::default(), Report::default());
             describe(serde_json::from_value(deployment).unwrap(), "ns", &mut manager, &mut report);
-            (manager.prefix, manager.feature_gates, report.obstacles)
+            (manager.prefix, manager.feature_gates, report.obstacles, report.notes)
         };
-        let (prefix, gates, obstacles) =
+        let (prefix, gates, obstacles, notes) =
             described("team-controller-manager", "registry.k8s.io/kueue/kueue:v0.14.4");
         assert_eq!((prefix.as_deref(), gates.as_deref()), (Some("team"), Some("A=true")));
         assert_eq!(
@@ -350,8 +356,15 @@ mod tests {
                 "stop Kueue, never run both: kubectl -n ns scale deployment/team-controller-manager --replicas=0"
             ]
         );
+        let [note] = &notes[..] else { panic!("one note") };
+        assert!(
+            note.contains("set fullnameOverride: team") && note.contains("team-batch-user-role"),
+            "{note}"
+        );
+        let (.., notes) = described("kueue-controller-manager", "registry.k8s.io/kueue/kueue:v0.14.4");
+        assert!(notes.is_empty(), "its roles keep their names: {notes:?}");
         let other = described("jobset-controller-manager", "registry.k8s.io/jobset/jobset:v0.10.1");
-        assert_eq!(other, (None, None, Vec::new()));
+        assert_eq!(other, (None, None, Vec::new(), Vec::new()));
     }
 
     #[test]

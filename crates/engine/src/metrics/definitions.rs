@@ -213,7 +213,7 @@ metrics! {
     CLUSTER_QUEUE_INFO = "kueue_cluster_queue_info" Gauge ["cluster_queue", "parent_cohort", "root_cohort"];
     /// Pods that fit into one domain of a topology level of a flavor now: as many as the domain with the most room takes, if each takes `per_pod` of the extended resource and nothing else, and tolerates no taints but that of the resource and those that the flavor tolerates.
     TOPOLOGY_LARGEST_FIT = "sluice_topology_largest_fit" Gauge ["topology", "flavor", "level", "resource", "per_pod"];
-    /// The same for pods as they wait, by all that each of them takes of its node (`shape`, as `cpu=4,memory=16Gi`): for each flavor the eight shapes of which most pods wait in its queues. Nodes count that the pods of the largest class of such Workloads select and whose taints these tolerate.
+    /// The same for pods as they wait, by all that each of them takes of its node (`shape`, as `cpu=4,memory=16Gi`): for each flavor the eight shapes of which most pods wait in its queues. Only nodes count that these pods select and whose taints they tolerate; if Workloads of the shape differ in that, the largest group of them decides.
     TOPOLOGY_LARGEST_FIT_OF_SHAPE = "sluice_topology_largest_fit_of_shape" Gauge ["topology", "flavor", "level", "shape"];
     /// Objects that made the engine fail and are left out until they change.
     OBJECTS_SET_ASIDE = "sluice_objects_set_aside" Gauge [];

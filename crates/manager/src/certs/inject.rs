@@ -120,6 +120,11 @@ pub fn dashboard_service(webhooks: &str) -> String {
     format!("{}-dashboard", prefix_of(webhooks))
 }
 
+/// The Service of the metrics.
+pub fn metrics_service(webhooks: &str) -> String {
+    format!("{}-controller-manager-metrics-service", prefix_of(webhooks))
+}
+
 /// Which objects are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {

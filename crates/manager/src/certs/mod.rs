@@ -1,4 +1,5 @@
-//! The certificates of the webhooks and of the aggregated APIs: created, shared through a Secret, rotated, injected; or read from files.
+//! The certificates of the servers (webhooks, aggregated APIs, metrics, dashboard): created, shared through a Secret, rotated, injected; or read
+//! from files.
 //!
 //! All replicas maintain the same Secret; its resourceVersion decides which replica makes the next certificate. A replaced certificate is served at
 //! once: listeners read the TLS configuration again for each connection.
@@ -31,7 +32,7 @@ use crate::shutdown::Stop;
 use inject::{InjectError, Injector};
 use material::{Material, Renewal, decide, is_in_time, renew};
 use refusals::{Refused, is_refusal, reference};
-use server::{TlsError, TlsOptions};
+use server::{TlsError, TlsOptions, names};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks at the Secret, the webhook configurations and the clock.
@@ -142,7 +143,7 @@ pub struct CertRotator {
 }
 
 impl CertRotator {
-    /// A keeper of the Secret `namespace/secret` for the Service `service` of the webhooks, and that of the aggregated APIs.
+    /// A keeper of the Secret `namespace/secret` for the Service `service` of the webhooks, and those of the aggregated APIs and the metrics.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -340,9 +341,11 @@ fn pause_after(succeeded: bool, failures: &mut u32) -> Duration {
     Duration::from_millis(pause.unsigned_abs())
 }
 
-/// Serves `tls.crt` and `tls.key` of a folder (`webhook.certDir`), again when they change.
+/// Serves `tls.crt` and `tls.key` of a folder (`webhook.certDir`), again when they change. A certificate without the name by which the API server calls
+/// the aggregated APIs (`apis`, if they are served) is served, too, and the log says what does not work with it.
 pub async fn serve_files(
     folder: PathBuf,
+    apis: Option<String>,
     serving: Vec<Serving>,
     state: watch::Sender<CertsState>,
     mut stop: Stop,
@@ -350,7 +353,15 @@ pub async fn serve_files(
     let mut served = (Vec::new(), Vec::new());
     loop {
         let next = match files(&folder, &serving, &mut served).await {
-            Ok(()) => CertsState::Ready,
+            Ok(news) => {
+                if let Some(missing) = apis.as_deref().filter(|name| news && !names(&served.0, name)) {
+                    warn!(
+                        missing,
+                        "the certificate in webhook.certDir lacks a name: the API server refuses the aggregated APIs"
+                    );
+                }
+                CertsState::Ready
+            }
             Err(error) => CertsState::Pending(Chain(&error).to_string()),
         };
         publish(&state, next);
@@ -360,24 +371,26 @@ pub async fn serve_files(
     }
 }
 
+/// Serves what the folder has. Whether that is another certificate than before.
 async fn files(
     folder: &std::path::Path,
     serving: &[Serving],
     served: &mut (Vec<u8>, Vec<u8>),
-) -> Result<(), CertsError> {
+) -> Result<bool, CertsError> {
     let read = async |name: &str| {
         let path = folder.join(name);
         tokio::fs::read(&path).await.map_err(|source| CertsError::File { path, source })
     };
     let found = (read("tls.crt").await?, read("tls.key").await?);
-    if found != *served {
-        for serving in serving {
-            serving.exchange(&found.0, &found.1)?;
-        }
-        info!(folder = %folder.display(), "certificate loaded");
-        *served = found;
+    if found == *served {
+        return Ok(false);
     }
-    Ok(())
+    for serving in serving {
+        serving.exchange(&found.0, &found.1)?;
+    }
+    info!(folder = %folder.display(), "certificate loaded");
+    *served = found;
+    Ok(true)
 }
 
 /// Publishes a state, and logs a problem when it changes.
@@ -394,10 +407,11 @@ fn publish(state: &watch::Sender<CertsState>, next: CertsState) {
     });
 }
 
-/// The names by which the API server reaches the webhooks through the Service; and this host, for URLs.
+/// The names of the Services in front of the webhooks, the aggregated APIs and the metrics; and this host, for URLs.
 fn service_names(namespace: &str, service: &str, host: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned()]);
-    for service in [service, &inject::visibility_service(service)] {
+    let (apis, metrics) = (inject::visibility_service(service), inject::metrics_service(service));
+    for service in [service, &apis, &metrics] {
         names.extend(in_cluster(service, namespace));
     }
     if !host.is_empty() && host != "0.0.0.0" && host != "::" {
@@ -406,8 +420,8 @@ fn service_names(namespace: &str, service: &str, host: &str) -> BTreeSet<String>
     names
 }
 
-/// The names that a Service has in the cluster.
-fn in_cluster(service: &str, namespace: &str) -> [String; 2] {
+/// The names that a Service has in the cluster; the API server calls it by the first.
+pub fn in_cluster(service: &str, namespace: &str) -> [String; 2] {
     ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"))
 }
 

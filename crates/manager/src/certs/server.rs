@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::ParsedCertificate;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{NamedGroup, ServerConfig};
 
@@ -128,6 +130,13 @@ impl TlsOptions {
     }
 }
 
+/// Whether a client takes the certificate that comes first in a PEM text for that of the server `name`.
+pub fn names(cert_pem: &[u8], name: &str) -> bool {
+    let Ok(cert) = CertificateDer::from_pem_slice(cert_pem) else { return false };
+    let Ok(cert) = ParsedCertificate::try_from(&cert) else { return false };
+    ServerName::try_from(name).is_ok_and(|name| verify_server_name(&cert, &name).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +151,17 @@ mod tests {
         assert!(TlsOptions::default().server(one.cert.as_bytes(), one.key.as_bytes()).is_ok());
         assert!(TlsOptions::default().server(one.cert.as_bytes(), other.key.as_bytes()).is_err());
         assert!(TlsOptions::default().server(b"", b"").is_err());
+    }
+
+    #[test]
+    fn a_certificate_names_what_it_lists_and_what_its_wildcards_cover() {
+        let listed = ["kueue-webhook-service.ns.svc".to_owned(), "*.other.svc".to_owned()];
+        let names_of = listed.into_iter().collect();
+        let made = renew(&Material::default(), Renewal::RenewAll, &names_of, Timestamp::now()).unwrap();
+        let named = |name| names(made.cert.as_bytes(), name);
+        assert!(named("kueue-webhook-service.ns.svc") && named("kueue-visibility-server.other.svc"));
+        assert!(!named("kueue-visibility-server.ns.svc"));
+        assert!(!names(b"not PEM", "kueue-visibility-server.ns.svc"));
     }
 
     #[test]

@@ -45,6 +45,8 @@ fn the_certificate_names_the_service_and_a_listening_host() {
     assert!(names.contains("svc.ns.svc"));
     assert!(service_names("ns", "kueue-webhook-service", "").contains("kueue-visibility-server.ns.svc"));
     assert!(names.contains("10.1.2.3"));
+    let metrics = "kueue-controller-manager-metrics-service.ns.svc";
+    assert!(service_names("ns", "kueue-webhook-service", "").contains(metrics));
     let dashboard = in_cluster(&inject::dashboard_service("kueue-webhook-service"), "ns");
     assert_eq!(dashboard[0], "kueue-dashboard.ns.svc");
     assert!(!service_names("ns", "svc", "0.0.0.0").contains("0.0.0.0"));
@@ -128,10 +130,10 @@ async fn files_are_served_again_when_they_change() {
         let made = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
         std::fs::write(folder.path().join("tls.crt"), &made.cert).unwrap();
         std::fs::write(folder.path().join("tls.key"), &made.key).unwrap();
-        files(folder.path(), &all, &mut served).await.unwrap();
+        assert!(files(folder.path(), &all, &mut served).await.unwrap());
         assert!(!std::sync::Arc::ptr_eq(&before, &serving.config.now()));
         let same = serving.config.now();
-        files(folder.path(), &all, &mut served).await.unwrap();
+        assert!(!files(folder.path(), &all, &mut served).await.unwrap());
         assert!(std::sync::Arc::ptr_eq(&same, &serving.config.now()));
     }
 }

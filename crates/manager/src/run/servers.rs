@@ -1,4 +1,4 @@
-//! The servers that use the manager's certificates: webhooks and aggregated APIs.
+//! The servers that need the manager's certificates: webhooks, aggregated APIs and dashboard.
 
 use tokio::sync::Notify;
 
@@ -8,6 +8,8 @@ use super::{
     serve_files, watch, webhook,
 };
 use crate::access::front_proxy::FrontProxy;
+use crate::certs::in_cluster;
+use crate::certs::inject::visibility_service;
 use crate::dashboard::alive;
 use crate::dashboard::callers::Tokens;
 use crate::dashboard::fits::LatelyFit;
@@ -165,16 +167,18 @@ impl Parts {
         Ok(Some(serving))
     }
 
-    /// Keeps the certificates of servers in order; nothing if there are none.
+    /// Keeps the certificates of servers in order; nothing if there are none. The metrics have the same certificate, but do not count as such a
+    /// server: a scrape need not verify it.
     pub(super) fn certificates(
         &self,
         supervisor: &Supervisor,
-        servers: Vec<Serving>,
+        (mut servers, metrics): (Vec<Serving>, Option<Serving>),
         tasks: &mut Vec<JoinHandle<()>>,
     ) -> Option<watch::Receiver<CertsState>> {
         if servers.is_empty() {
             return None;
         }
+        servers.extend(metrics);
         let section = &self.configuration.webhook;
         let (state, states) = watch::channel(CertsState::Pending("not looked at yet".to_owned()));
         let certs = &self.configuration.internal_cert_management;
@@ -200,7 +204,10 @@ impl Parts {
             tasks.push(supervisor.spawn("certificates", keeper.run(state, self.stop.clone())));
         } else {
             let folder = section.cert_dir.clone().into();
-            let files = serve_files(folder, servers, state, self.stop.clone());
+            let apis = visibility_service(&certs.webhook_service_name);
+            let [apis, _] = in_cluster(&apis, &self.configuration.namespace);
+            let apis = self.serves_visibility().then_some(apis);
+            let files = serve_files(folder, apis, servers, state, self.stop.clone());
             tasks.push(supervisor.spawn("certificate files", files));
         }
         Some(states)

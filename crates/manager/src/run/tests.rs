@@ -1,5 +1,6 @@
 //! The process's end, with all parts but the servers running on a stand-in for the API server.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,15 +8,21 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::{Method, Uri};
 use axum::response::Response;
+use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use sluice_api::config::Environment;
 use sluice_engine::effect::{EffectId, Purpose, Write, WriteRequest};
 use sluice_engine::input::{Kind, ObjectRef};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio_rustls::TlsConnector;
 
 use super::ending::Ending;
 use super::*;
+use crate::certs::material::{Material, Renewal, renew};
 use crate::fake_api::{self, failed, found, list};
+use crate::roots;
 use crate::watch::pods::Pods;
 
 /// What the stand-in has: a lease, and a request on which the part that sends it panics.
@@ -87,12 +94,20 @@ impl Server {
     }
 }
 
-fn start(server: &Arc<Server>) -> (Running, Stopper) {
-    let environment = Environment::default();
-    let (mut configuration, _) = Configuration::defaults_in(&environment).unwrap();
+/// A configuration without health and metrics.
+fn silent() -> Configuration {
+    let (mut configuration, _) = Configuration::defaults_in(&Environment::default()).unwrap();
     configuration.health.health_probe_bind_address.clear();
     configuration.metrics.bind_address.clear();
-    let controllers = Controllers::parse("*,-webhooks,-certificates").unwrap();
+    configuration
+}
+
+fn start(server: &Arc<Server>) -> (Running, Stopper) {
+    start_with(server, silent(), "*,-webhooks,-certificates")
+}
+
+fn start_with(server: &Arc<Server>, configuration: Configuration, controllers: &str) -> (Running, Stopper) {
+    let controllers = Controllers::parse(controllers).unwrap();
     let (stopper, stop) = pair();
     let (client, shares) = (server.client(), descriptors::shares());
     let pauses = Pauses::default();
@@ -155,6 +170,45 @@ async fn a_panic_in_the_election_is_the_reason_and_not_that_it_ended() {
         server.poisoned.notify_one();
         let Ending::Fatal(why) = running.ending().await.unwrap() else { panic!("it was not asked to end") };
         assert!(why.starts_with("the task lease panicked: a bug at "), "{why}");
+        running.give_up().await;
+    }
+}
+
+#[tokio::test]
+async fn the_metrics_answer_before_there_is_a_certificate_and_then_with_that_of_the_webhooks() {
+    const SERVICE: &str = "kueue-controller-manager-metrics-service.kueue-system.svc";
+    let names = BTreeSet::from([SERVICE.to_owned()]);
+    let made = renew(&Material::default(), Renewal::RenewAll, &names, Timestamp::now()).unwrap();
+    let mut trusted = RootCertStore::empty();
+    assert!(roots::add(&mut trusted, made.ca_bundle.as_bytes()));
+    let connector = TlsConnector::from(roots::client(trusted).unwrap());
+    for certified in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        if certified {
+            std::fs::write(folder.path().join("tls.crt"), &made.cert).unwrap();
+            std::fs::write(folder.path().join("tls.key"), &made.key).unwrap();
+        }
+        // Free again once its number is known.
+        let metrics = bind("a free port", "127.0.0.1:0".parse().unwrap()).unwrap().local_addr().unwrap();
+        let mut configuration = silent();
+        configuration.metrics.bind_address = metrics.to_string();
+        configuration.webhook.host = "127.0.0.1".to_owned();
+        configuration.webhook.port = 0;
+        configuration.webhook.cert_dir = folder.path().display().to_string();
+        configuration.visibility_server.bind_port = 0;
+        configuration.internal_cert_management.enable = false;
+        let (running, _stopper) = start_with(&Server::new(""), configuration, "*,-certificates");
+        let scraped = async || {
+            let stream = TcpStream::connect(metrics).await.unwrap();
+            connector.connect(ServerName::try_from(SERVICE).unwrap(), stream).await
+        };
+        if certified {
+            let verified = async { while scraped().await.is_err() {} };
+            tokio::time::timeout(Duration::from_mins(1), verified).await.unwrap();
+        } else {
+            let refused = scraped().await.unwrap_err().to_string();
+            assert!(refused.contains("UnknownIssuer"), "it has a provisional certificate: {refused}");
+        }
         running.give_up().await;
     }
 }
