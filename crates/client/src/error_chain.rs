@@ -6,6 +6,13 @@
 use std::error::Error;
 use std::fmt;
 
+use kube::core::Status;
+
+/// The reason that kube gives answers that are no status: a page of a proxy, or the text for an API group that the API server does not have.
+const NO_STATUS: &str = "Failed to parse error data";
+/// The longest part of such an answer that is shown, in characters.
+const LONGEST: usize = 200;
+
 /// Displays an error with all its causes, each once.
 pub struct Chain<'a>(pub &'a (dyn Error + 'static));
 
@@ -24,13 +31,42 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// An error as kubectl prints it. What the API server answered is shown as its answer, unless something was added to it.
+/// An error as kubectl prints it. What the API server answered is shown as its answer, unless something was added to it. If an API group is not there,
+/// the most frequent reason is named: it is another cluster.
 pub fn complaint(program: &str, error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref() {
-        Some(kube::Error::Api(status)) if !status.reason.is_empty() => {
+        Some(kube::Error::Api(status)) if !status.reason.is_empty() && status.reason != NO_STATUS => {
             format!("Error from server ({}): {}", status.reason, status.message)
         }
-        _ => format!("{program}: {}", Chain(error)),
+        _ => {
+            let advice = if lacks_group(error) { " (is Sluice installed in this cluster?)" } else { "" };
+            format!("{program}: {}{advice}", Chain(error))
+        }
+    }
+}
+
+/// Whether the cause is that the API server does not have an API group.
+fn lacks_group(error: &(dyn Error + 'static)) -> bool {
+    let is = |error: &(dyn Error + 'static)| match error.downcast_ref() {
+        Some(kube::Error::Api(status)) => status.code == 404 && status.reason == NO_STATUS,
+        _ => false,
+    };
+    std::iter::successors(Some(error), |&error| error.source()).any(is)
+}
+
+/// What an answer of the API server says, for people.
+pub fn message(status: &Status) -> String {
+    let answered = || format!("the API server answered {}", status.code);
+    if status.reason != NO_STATUS {
+        let text = [&status.message, &status.reason].into_iter().find(|text| !text.is_empty());
+        return text.cloned().unwrap_or_else(answered);
+    }
+    if status.code == 404 {
+        return "the server could not find the requested resource".to_owned();
+    }
+    match status.message.lines().next() {
+        Some(line) => format!("{}: {}", answered(), line.chars().take(LONGEST).collect::<String>()),
+        None => answered(),
     }
 }
 
@@ -40,14 +76,12 @@ fn said<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error 
     let Some(kube::Error::Api(status)) = error.downcast_ref().or_else(boxed) else {
         return (error.to_string(), error.source());
     };
-    let text = [&status.message, &status.reason].into_iter().find(|text| !text.is_empty()).cloned();
-    (text.unwrap_or_else(|| format!("the API server answered {}", status.code)), None)
+    (message(status), None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::Status;
 
     fn answered(message: &str, reason: &str) -> String {
         let status = Status::failure(message, reason).with_code(404);
@@ -87,6 +121,27 @@ mod tests {
         );
         let with_context = complaint("kubectl kueue", answer().context("reading the queue").as_ref());
         assert_eq!(with_context, "kubectl kueue: reading the queue: queues \"a\" not found");
+    }
+
+    #[test]
+    fn an_answer_that_is_no_status_is_said_in_kubectl_s_words() {
+        // kube makes this of answers that are no JSON.
+        let answer = |code: u16, body: &str| {
+            let status = Status::failure(body, "Failed to parse error data").with_code(code);
+            anyhow::Error::new(kube::Error::Api(status.boxed()))
+        };
+        let said = |error: &anyhow::Error| complaint("kubectl kueue", error.as_ref());
+        let missing = "the server could not find the requested resource";
+        let advice = "(is Sluice installed in this cluster?)";
+        let absent = answer(404, "404 page not found");
+        assert_eq!(said(&absent), format!("kubectl kueue: {missing} {advice}"));
+        assert_eq!(Chain(absent.as_ref()).to_string(), missing);
+        let absent = absent.context("reading the queue");
+        assert_eq!(said(&absent), format!("kubectl kueue: reading the queue: {missing} {advice}"));
+        let page = answer(502, "<html>\n<body>Bad Gateway</body>");
+        assert_eq!(said(&page), "kubectl kueue: the API server answered 502: <html>");
+        assert_eq!(said(&answer(401, "")), "kubectl kueue: the API server answered 401");
+        assert_eq!(said(&answer(500, &"x".repeat(9000))).chars().filter(|c| *c == 'x').count(), LONGEST);
     }
 
     #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::client::UpgradeConnectionError;
 use serde_json::Value;
+use sluice_client::error_chain::message;
 use sluice_client::patience;
 use sluice_sim::explain::plain;
 use sluice_sim::resource::NOT_EXPLAINED;
@@ -170,7 +171,7 @@ async fn by_api(args: &AskExplainArgs, person: &Person) -> anyhow::Result<Option
         Ok(found) => found,
         Err(kube::Error::Api(status)) if is_not_served(&status) => return Ok(None),
         Err(kube::Error::Api(status)) => {
-            return Ok(Some(Reply { status: status.code, body: status.message }));
+            return Ok(Some(Reply { status: status.code, body: message(&status) }));
         }
         Err(error) => return Err(error.into()),
     };
@@ -221,7 +222,7 @@ async fn forwarded(args: &AskExplainArgs, client: kube::Client, path: &str) -> a
 /// Why no port is forwarded, in terms of what to do. A refused upgrade may come without the server's words.
 fn advised(error: kube::Error, namespace: &str) -> anyhow::Error {
     let (refused, words) = match &error {
-        kube::Error::Api(status) => (status.code, format!(" ({})", status.message)),
+        kube::Error::Api(status) => (status.code, format!(" ({})", message(status))),
         kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => {
             (status.as_u16(), String::new())
         }

@@ -17,6 +17,7 @@ use crate::simulate::SimulateArgs;
 use crate::switch::{ResumeCommand, StopCommand};
 use crate::switch_values::with_values;
 use crate::usage::UsageArgs;
+use crate::version::VersionArgs;
 
 /// Manage queues and Workloads, and see why jobs wait: the kubectl plugin of Sluice, for Kueue's API.
 #[derive(Debug, Parser)]
@@ -93,11 +94,7 @@ pub enum Command {
     /// List the connection flags that every command takes
     Options,
     /// Print the versions of this program and of the manager
-    Version {
-        /// The namespace of the manager
-        #[arg(long, value_name = "NAMESPACE", default_value = "kueue-system", add = complete::namespaces())]
-        manager_namespace: String,
-    },
+    Version(VersionArgs),
 }
 
 impl Plugin {
@@ -139,9 +136,7 @@ impl Plugin {
                 crate::print::print(&options())?;
                 Ok(0)
             }
-            Command::Version { manager_namespace } => {
-                crate::version::print_both(cluster, &manager_namespace).await
-            }
+            Command::Version(args) => args.run(cluster).await,
         }
     }
 }
@@ -173,10 +168,11 @@ mod tests {
     #[test]
     fn kueuectl_s_words_are_understood() {
         for line in [
-            "list wl -A --status pending --status admitted",
+            "list wl -A --status pending --status ADMITTED",
             "list kwl -o jsonpath={.items[*].metadata.name}",
             "list kueueworkloads --show-managed-fields -o yaml",
             "list cq --active true --no-headers",
+            "list cq --active true,false",
             "list lq -c cluster-queue -o name",
             "list queues -o wide",
             "list rf -l a=b",
@@ -184,6 +180,7 @@ mod tests {
             "list pods --for job/train -A --no-headers",
             "usage --since 7d --by namespace,lq -o csv",
             "completion bash",
+            "version -n sluice",
             "options",
             "create lq main -c cluster-queue -i --dry-run=server",
             "create rf spot --node-labels a=b --node-taints k=v:NoSchedule",

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -199,7 +200,7 @@ fn of_cluster(kind: Kind) -> Vec<String> {
 }
 
 fn is_for_kubectl(program: &OsStr) -> bool {
-    std::path::Path::new(program).file_stem().is_some_and(|name| name == FOR_KUBECTL)
+    Path::new(program).file_stem().is_some_and(|name| name == FOR_KUBECTL)
 }
 
 /// Answers a shell or kubectl that requests completions. Returns true if there was such a request: then the program ends.
@@ -209,19 +210,28 @@ fn is_for_kubectl(program: &OsStr) -> bool {
 pub fn answer(command: impl Fn() -> clap::Command) -> anyhow::Result<bool> {
     let mut args = std::env::args_os();
     if args.next().is_some_and(|program| is_for_kubectl(&program)) {
-        crate::print::print(&for_kubectl(command(), args.collect())?)?;
+        crate::print::print(&for_kubectl(command(), args.collect(), folder().as_deref())?)?;
         return Ok(true);
     }
     let completing = clap_complete::CompleteEnv::with_factory(command).var(VARIABLE);
     // A shell that asks in the wrong way gets no completions, and no message between what is typed.
-    Ok(completing.try_complete(std::env::args_os(), None).unwrap_or(true))
+    Ok(completing.try_complete(std::env::args_os(), folder().as_deref()).unwrap_or(true))
+}
+
+/// The folder in which file names are completed.
+fn folder() -> Option<PathBuf> {
+    std::env::current_dir().ok()
 }
 
 /// The candidates for the last word, in kubectl's form: one per line, then a directive.
-fn for_kubectl(mut command: clap::Command, words: Vec<OsString>) -> anyhow::Result<String> {
+fn for_kubectl(
+    mut command: clap::Command,
+    words: Vec<OsString>,
+    folder: Option<&Path>,
+) -> anyhow::Result<String> {
     let args: Vec<OsString> = std::iter::once(PROGRAM.into()).chain(words).collect();
     let last = args.len() - 1;
-    let found = clap_complete::engine::complete(&mut command, args, last, None)?;
+    let found = clap_complete::engine::complete(&mut command, args, last, folder)?;
     let mut text = String::new();
     for candidate in &found {
         let value = candidate.get_value().to_string_lossy();
@@ -268,7 +278,7 @@ mod tests {
     fn kubectl_reads_one_candidate_a_line() {
         let complete = |line: &str| {
             let words = line.split(' ').map(Into::into).collect();
-            for_kubectl(Plugin::command(), words).unwrap()
+            for_kubectl(Plugin::command(), words, None).unwrap()
         };
         assert_eq!(complete("li"), "list\tList queues, Workloads, flavors or pods\n:4\n");
         for (line, expected) in [
@@ -293,10 +303,26 @@ mod tests {
     }
 
     #[test]
+    fn file_names_are_completed_in_the_current_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("manager.yaml"), "").unwrap();
+        std::fs::create_dir(folder.path().join("examples")).unwrap();
+        let complete = |line: &str| {
+            let words = line.split(' ').map(Into::into).collect();
+            for_kubectl(Plugin::command(), words, Some(folder.path())).unwrap()
+        };
+        for line in ["simulate ma", "simulate --config ma", "simulate --change ma", "list wl --kubeconfig ma"]
+        {
+            assert_eq!(complete(line), "manager.yaml\n:4\n", "{line}");
+        }
+        assert_eq!(complete("simulate exam"), "examples/\n:6\n");
+    }
+
+    #[test]
     fn no_space_follows_what_continues() {
         let directive = |line: &str| {
             let words = line.split(' ').map(Into::into).collect();
-            for_kubectl(Plugin::command(), words).unwrap().lines().last().map(str::to_owned)
+            for_kubectl(Plugin::command(), words, None).unwrap().lines().last().map(str::to_owned)
         };
         assert_eq!(directive("list pods --for jobs").as_deref(), Some(":6"));
         assert_eq!(directive("list wl -o jsonp").as_deref(), Some(":6"));

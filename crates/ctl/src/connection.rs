@@ -15,6 +15,9 @@ use crate::complete;
 /// The name of the context, cluster and user in the resulting kubeconfig.
 const CHOSEN: &str = "chosen";
 
+/// The namespace of contexts that name none.
+const DEFAULT: &str = "default";
+
 /// kubectl's connection flags. They override the kubeconfig, as in kubectl. The first three show in every help, the rest in
 /// that of `kubectl kueue options`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -100,6 +103,23 @@ impl ClusterArgs {
         Ok(Person { namespace, client: client(&config)? })
     }
 
+    /// The namespace that a command is about, without a connection: that of the flag, else of the context or the pod, else `default`.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be read or lacks the context, or no namespace can have the name.
+    pub fn namespace(&self) -> Result<String, ClientError> {
+        let own = match &self.namespace {
+            Some(given) => Some(given.clone()),
+            None => match self.file()? {
+                None if !self.chooses() => kubeconfig::in_cluster().ok().map(|pod| pod.default_namespace),
+                file => self.context_of(&file.unwrap_or_default())?.namespace,
+            },
+        };
+        let namespace = own.unwrap_or_else(|| DEFAULT.to_owned());
+        checked(&namespace)?;
+        Ok(namespace)
+    }
+
     /// The same flags for kubectl.
     pub fn flags(&self) -> Vec<String> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -139,13 +159,16 @@ impl ClusterArgs {
         }
     }
 
+    /// Whether flags say where the API server is.
+    fn chooses(&self) -> bool {
+        [&self.context, &self.cluster, &self.user, &self.server].iter().any(|flag| flag.is_some())
+    }
+
     async fn config(&self) -> Result<Config, ClientError> {
-        let chooses =
-            [&self.context, &self.cluster, &self.user, &self.server].iter().any(|flag| flag.is_some());
         let mut config = match self.file()? {
             Some(file) => self.load(file).await?,
             // Without a kubeconfig the flags alone may say where the API server is.
-            None if chooses => self.load(Kubeconfig::default()).await?,
+            None if self.chooses() => self.load(Kubeconfig::default()).await?,
             None => {
                 let mut config = kubeconfig::in_cluster()?;
                 self.authenticate(&mut config.auth_info);
@@ -167,16 +190,19 @@ impl ClusterArgs {
         kubeconfig::of_file(self.chosen(file)?, &self.files()).await
     }
 
+    /// The context that the flags choose, else the current one; an empty one if there is none.
+    fn context_of(&self, file: &Kubeconfig) -> Result<Context, ClientError> {
+        let chosen = self.context.as_ref().or(file.current_context.as_ref());
+        let Some(name) = chosen.filter(|name| !name.is_empty()) else { return Ok(Context::default()) };
+        let found = file.contexts.iter().find(|context| context.name == *name);
+        let absent = || ClientError::Absent { what: "context", name: name.clone() };
+        found.and_then(|found| found.context.clone()).ok_or_else(absent)
+    }
+
     /// A kubeconfig with one context: the one that the flags choose, with their overrides.
     fn chosen(&self, file: Kubeconfig) -> Result<Kubeconfig, ClientError> {
         let absent = |what, name: &str| ClientError::Absent { what, name: name.to_owned() };
-        let context = match self.context.clone().or(file.current_context).filter(|name| !name.is_empty()) {
-            Some(name) => {
-                let found = file.contexts.into_iter().find(|context| context.name == name);
-                found.and_then(|found| found.context).ok_or_else(|| absent("context", &name))?
-            }
-            None => Context::default(),
-        };
+        let context = self.context_of(&file)?;
         let name = self.cluster.clone().unwrap_or(context.cluster);
         let found = file.clusters.into_iter().find(|cluster| cluster.name == name);
         let mut cluster = match found.and_then(|found| found.cluster) {
@@ -384,6 +410,25 @@ contexts:
         assert!(absent.contains("/nowhere/config"), "{absent}");
         // A write that was lost on its way back is not repeated, and nothing for minutes.
         assert!(!with("--context two").config().await.unwrap().default_retry);
+    }
+
+    #[test]
+    fn the_namespace_is_known_without_a_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        std::fs::write(&path, FILE).unwrap();
+        let of = |line: &str| args(&format!("--kubeconfig {} {line}", path.display())).namespace();
+        for (line, expected) in
+            [("", "team-a"), ("--context two", "default"), ("-n x", "x"), ("--context three -n x", "x")]
+        {
+            assert_eq!(of(line).unwrap(), expected, "{line}");
+        }
+        for (line, expected) in [("--context three", "context \"three\" does not exist"), ("-n A", "A")] {
+            let error = of(line).unwrap_err().to_string();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+        std::fs::write(&path, "contexts: []").unwrap();
+        assert_eq!(of("").unwrap(), "default");
     }
 
     #[test]

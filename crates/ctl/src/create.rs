@@ -91,19 +91,16 @@ async fn make(
         "apiVersion": kind.api_version(), "kind": kind.as_str(),
         "metadata": {"name": making.name}, "spec": spec,
     });
-    let mut place = |namespace: &str| {
-        if kind.namespaced() {
-            object["metadata"]["namespace"] = json!(namespace);
-        }
-    };
     if write.dry_run == DryRun::Client && queue.is_none() {
         // Without a request no cluster is needed.
-        if let Some(namespace) = &cluster.namespace {
-            place(namespace);
+        if kind.namespaced() {
+            object["metadata"]["namespace"] = json!(cluster.namespace()?);
         }
     } else {
         let person = cluster.connect().await?;
-        place(&person.namespace);
+        if kind.namespaced() {
+            object["metadata"]["namespace"] = json!(person.namespace);
+        }
         if let Some(queue) = queue {
             known(&person.client, queue).await?;
         }

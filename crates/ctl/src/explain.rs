@@ -89,6 +89,10 @@ pub async fn run(mut args: ExplainArgs, cluster: &ClusterArgs) -> anyhow::Result
     simulate::configured(&args.world)?;
     let (target, paths) = target(&args.target, std::mem::take(&mut args.world.paths))?;
     args.world.paths = paths;
+    // The world of a cluster is read without the jobs of such kinds.
+    if let Target::Job(Some(Kind::Job(kind)), _) = target {
+        simulate::only_simulated_kind(kind)?;
+    }
     let (loaded, options) = simulate::world(&args.world, cluster).await?;
     let namespace = match &cluster.namespace {
         Some(namespace) => namespace.clone(),

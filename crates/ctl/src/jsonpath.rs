@@ -16,6 +16,45 @@ pub struct JsonPathError {
     pub expected: &'static str,
 }
 
+/// Why a template does not fit a document, in kubectl's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// A list is shorter.
+    #[error("array index out of bounds: index {index}, length {length}")]
+    OutOfBounds {
+        /// The first index that is not there; negative if it is in front of the list.
+        index: i64,
+        /// The number of elements.
+        length: i64,
+    },
+    /// A slice ends before it begins.
+    #[error("starting index {from} is greater than ending index {to}")]
+    Backwards {
+        /// The first index.
+        from: i64,
+        /// The index after the last.
+        to: i64,
+    },
+    /// A slice has no step forward.
+    #[error("step must be > 0")]
+    NoStep,
+    /// A value of another type is indexed.
+    #[error("{0} is not array or slice")]
+    NoList(&'static str),
+    /// A value of another type is filtered.
+    #[error("{0} is not array or slice and cannot be filtered")]
+    NotFiltered(&'static str),
+    /// A path in a comparison finds several values.
+    #[error("can only compare one element at a time")]
+    SeveralCompared,
+    /// Values of two types are compared.
+    #[error("incompatible types for comparison")]
+    Incompatible,
+    /// Values of a type without such a comparison are compared.
+    #[error("invalid type for comparison")]
+    NotComparable,
+}
+
 /// A template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(Vec<Part>);
@@ -41,18 +80,24 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// The template with what it finds in a document. What a path does not find is left out, as kubectl does.
-    pub fn render(&self, document: &Value) -> String {
+    /// The template with what it finds in a document. Members that are missing are left out, as kubectl does.
+    ///
+    /// # Errors
+    /// If the template does not fit the document.
+    pub fn render(&self, document: &Value) -> Result<String, TemplateError> {
         let mut text = String::new();
-        render(&self.0, document, &mut text);
-        text
+        render(&self.0, document, &mut text)?;
+        Ok(text)
     }
 
     /// All that the paths find in a document, for `-o jsonpath-as-json`.
-    pub fn found(&self, document: &Value) -> Vec<Value> {
+    ///
+    /// # Errors
+    /// If the template does not fit the document.
+    pub fn found(&self, document: &Value) -> Result<Vec<Value>, TemplateError> {
         let mut all = Vec::new();
-        collect(&self.0, document, &mut all);
-        all
+        collect(&self.0, document, &mut all)?;
+        Ok(all)
     }
 }
 
@@ -90,40 +135,46 @@ fn parts(reader: &mut Reader<'_>, within: bool) -> Result<Vec<Part>, JsonPathErr
     }
 }
 
-fn render(parts: &[Part], value: &Value, text: &mut String) {
+fn render(parts: &[Part], value: &Value, text: &mut String) -> Result<(), TemplateError> {
     for part in parts {
         match part {
             Part::Text(own) => text.push_str(own),
             Part::Found(path) => {
-                let shown: Vec<_> = path.find(value).iter().map(shown).collect();
+                let shown: Vec<_> = path.find(value)?.iter().map(shown).collect();
                 text.push_str(&shown.join(" "));
             }
             Part::Each(path, parts) => {
-                for each in path.find(value) {
-                    render(parts, &each, text);
+                for each in path.find(value)? {
+                    render(parts, &each, text)?;
                 }
             }
         }
     }
+    Ok(())
 }
 
-fn collect(parts: &[Part], value: &Value, all: &mut Vec<Value>) {
+fn collect(parts: &[Part], value: &Value, all: &mut Vec<Value>) -> Result<(), TemplateError> {
     for part in parts {
         match part {
             Part::Text(_) => {}
-            Part::Found(path) => all.extend(path.find(value)),
+            Part::Found(path) => all.extend(path.find(value)?),
             Part::Each(path, parts) => {
-                for each in path.find(value) {
-                    collect(parts, &each, all);
+                for each in path.find(value)? {
+                    collect(parts, &each, all)?;
                 }
             }
         }
     }
+    Ok(())
 }
 
-/// A text without its quotes; the rest as JSON.
+/// A text without its quotes; the rest as the JSON that Go writes.
 fn shown(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    match value {
+        Value::String(text) => text.clone(),
+        // In JSON these characters are in texts alone.
+        value => value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"),
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +192,7 @@ mod tests {
     }
 
     fn rendered(template: &str) -> String {
-        Template::parse(template).unwrap().render(&world())
+        Template::parse(template).unwrap().render(&world()).unwrap()
     }
 
     /// The expected texts are what kubectl prints for the same document.
@@ -172,7 +223,10 @@ mod tests {
             ("{.items[0].spec}", "{\"active\":true,\"priority\":5}"),
             ("{.items[0].spec.*}", "true 5"),
             ("{.items[1].status.conditions}", "[]"),
-            ("{.items[0].metadata.nothing}{.items[7].metadata.name}", ""),
+            ("{.items[0].metadata.nothing}{.items[0].nothing[7]}", ""),
+            ("{.items[7:7]}{.items[?(@.spec.nothing=='a')]}{.items[?(@.spec[0])]}", ""),
+            ("{.items[0:2:2].metadata.name} {.items[-2:-1].metadata.name}", "a a"),
+            ("{\"\\u0041\"}", "A"),
             ("no braces", "no braces"),
         ] {
             assert_eq!(rendered(template), expected, "{template}");
@@ -182,7 +236,43 @@ mod tests {
     #[test]
     fn found_values_keep_their_types() {
         let template = Template::parse("{.items[*].spec.priority}").unwrap();
-        assert_eq!(template.found(&world()), [json!(5), json!(10)]);
+        assert_eq!(template.found(&world()).unwrap(), [json!(5), json!(10)]);
+    }
+
+    #[test]
+    fn maps_are_shown_as_go_writes_json() {
+        let shown = Template::parse("{.a}").unwrap().render(&json!({"a": {"b": "<x> & y"}})).unwrap();
+        assert_eq!(shown, r#"{"b":"\u003cx\u003e \u0026 y"}"#);
+    }
+
+    /// The expected texts are those of kubectl's JSONPath.
+    #[test]
+    fn a_template_that_does_not_fit_the_document_is_refused_as_by_kubectl() {
+        for (template, expected) in [
+            ("{.items[7].metadata.name}", "array index out of bounds: index 7, length 2"),
+            ("{.items[-3].metadata.name}", "array index out of bounds: index -1, length 2"),
+            ("{.items[1].status.conditions[0].type}", "array index out of bounds: index 0, length 0"),
+            ("{.items[5:]}", "array index out of bounds: index 5, length 2"),
+            ("{.items[0:3]}", "array index out of bounds: index 2, length 2"),
+            ("{.items[1:0]}", "starting index 1 is greater than ending index 0"),
+            ("{.items[0:2:0]}", "step must be > 0"),
+            ("{.kind[0]}", "string is not array or slice"),
+            ("{.items[0].spec[0]}", "map[string]interface {} is not array or slice"),
+            ("{.kind[?(@.a)]}", "string is not array or slice and cannot be filtered"),
+            (
+                "{.items[?(@.status.conditions[*].type=='Admitted')]}",
+                "can only compare one element at a time",
+            ),
+            ("{.items[?(@.metadata.name!=1)]}", "incompatible types for comparison"),
+            ("{.items[?(@.spec.priority>5.5)]}", "incompatible types for comparison"),
+            ("{.items[?(@.spec.active<true)]}", "invalid type for comparison"),
+            ("{.items[?(@.spec==1)]}", "invalid type for comparison"),
+            ("{range .items[*]}{.metadata.name[0]}{end}", "string is not array or slice"),
+        ] {
+            let template = Template::parse(template).unwrap();
+            assert_eq!(template.render(&world()).unwrap_err().to_string(), expected, "{template:?}");
+            assert_eq!(template.found(&world()).unwrap_err().to_string(), expected, "{template:?}");
+        }
     }
 
     #[test]

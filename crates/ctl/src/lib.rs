@@ -14,6 +14,7 @@ pub mod complete;
 pub mod connection;
 pub mod create;
 pub mod delete;
+mod deployed;
 pub mod explain;
 pub mod html;
 pub mod integration;

@@ -3,6 +3,7 @@
 mod job_pods;
 mod pods;
 mod queues;
+mod resource_type;
 mod workloads;
 
 use anyhow::bail;
@@ -10,7 +11,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
-use sluice_client::error_chain::Chain;
+use sluice_client::error_chain::{Chain, message};
 use sluice_sim::Kind;
 
 use crate::cluster::{self, collection, selector};
@@ -226,7 +227,7 @@ async fn maybe(client: &Client, uri: &str) -> Result<Option<Value>, String> {
         Ok(found) => Ok(Some(found)),
         Err(error) => match cluster::refusal(&error) {
             Some(status) if [403, 404].contains(&status.code) => Ok(None),
-            Some(status) => Err(status.message.clone()),
+            Some(status) => Err(message(status)),
             None => Err(Chain(error.as_ref()).to_string()),
         },
     }

@@ -15,6 +15,9 @@ use crate::jsonpath::Template;
 const OF_KUBECTL: [&str; 6] =
     ["go-template", "go-template-file", "template", "templatefile", "custom-columns", "custom-columns-file"];
 
+/// What is said of a template that does not fit the document.
+const UNFIT: &str = "error executing jsonpath";
+
 /// How objects are printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct OutputArgs {
@@ -140,8 +143,10 @@ impl OutputArgs {
         Ok(match format {
             Format::Json => pretty(&document)?,
             Format::Yaml => serde_saphyr::to_string(&document)?,
-            Format::JsonPath(template) => template.render(&document),
-            Format::JsonPathAsJson(template) => pretty(&Value::Array(template.found(&document)))?,
+            Format::JsonPath(template) => template.render(&document).context(UNFIT)?,
+            Format::JsonPathAsJson(template) => {
+                pretty(&Value::Array(template.found(&document).context(UNFIT)?))?
+            }
             Format::Name | Format::Wide | Format::OfKubectl => bail!(
                 "-o {}: this command prints name, json, yaml, jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE or jsonpath-file=FILE",
                 self.output.as_deref().unwrap_or("go-template")

@@ -12,6 +12,11 @@ const PADDING: usize = 3;
 /// The narrowest column of kubectl's tables, with its padding.
 const NARROWEST: usize = 6;
 
+/// A year, and two and eight of them, in seconds.
+const YEAR: i64 = 365 * 86_400;
+const TWO_YEARS: i64 = 2 * YEAR;
+const EIGHT_YEARS: i64 = 8 * YEAR;
+
 /// Writes to standard output. A closed pipe is no error: its reader has seen enough.
 ///
 /// # Errors
@@ -33,7 +38,12 @@ pub fn line(text: &str) -> std::io::Result<()> {
 /// # Errors
 /// When the text cannot be written, unless the pipe is closed.
 pub fn is_read(text: &str) -> std::io::Result<bool> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    put(&mut std::io::stdout().lock(), text)
+}
+
+/// Writes all of a text. What stays in a buffer would be lost without an error if the disk is full when the process ends.
+fn put(output: &mut impl std::io::Write, text: &str) -> std::io::Result<bool> {
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error),
@@ -90,7 +100,8 @@ pub fn age(time: &Value, now: Timestamp) -> String {
     }
 }
 
-/// A duration as kubectl shows ages: `45s`, `3m20s`, `25m`, `5h10m`, `30h`, `3d4h`, `40d`.
+/// A duration as kubectl shows ages: `45s`, `3m20s`, `25m`, `5h10m`, `30h`, `3d4h`, `40d`, `2y35d`, `8y`. A year has
+/// 365 days.
 pub fn lasted(duration: SignedDuration) -> String {
     let s = duration.as_secs().max(0);
     let (m, h, d) = (s / 60, s / 3600, s / 86_400);
@@ -104,7 +115,9 @@ pub fn lasted(duration: SignedDuration) -> String {
         10_800..28_800 => two(h, "h", m % 60, "m"),
         28_800..172_800 => format!("{h}h"),
         172_800..691_200 => two(d, "d", h % 24, "h"),
-        _ => format!("{d}d"),
+        691_200..TWO_YEARS => format!("{d}d"),
+        TWO_YEARS..EIGHT_YEARS => two(d / 365, "y", d % 365, "d"),
+        _ => format!("{}y", d / 365),
     }
 }
 
@@ -117,6 +130,26 @@ mod tests {
         let shown = |seconds| lasted(SignedDuration::from_secs(seconds));
         let all: Vec<_> = [-1, 119, 200, 1500, 18_600, 108_000, 273_600, 3_456_000].map(shown).into();
         assert_eq!(all, ["0s", "119s", "3m20s", "25m", "5h10m", "30h", "3d4h", "40d"]);
+        let days = |days: i64| shown(days * 86_400);
+        let all = [729, 730, 765, 2919, 2920, 4000].map(days);
+        assert_eq!(all, ["729d", "2y", "2y35d", "7y364d", "8y", "10y"]);
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_although_the_text_has_no_end_of_line() {
+        struct Fails(std::io::ErrorKind);
+        impl std::io::Write for Fails {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(self.0.into())
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let written = |kind| put(&mut std::io::LineWriter::new(Fails(kind)), "main");
+        assert!(written(std::io::ErrorKind::StorageFull).is_err());
+        assert!(!written(std::io::ErrorKind::BrokenPipe).unwrap());
     }
 
     /// The expected text is what kubectl 1.36 prints for the same cells.

@@ -1,5 +1,7 @@
 //! `sluice simulate`: files in, virtual cluster, report out. The simulation itself is in `sluice-sim`; this module does its I/O.
 
+mod unplayed;
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,13 +16,16 @@ use sluice_client::{list, settings as files};
 use sluice_sim::live::{self, Extent};
 use sluice_sim::replay::Sink;
 use sluice_sim::{
-    Distribution, File, Kind, LeftOut, ManifestError, Manifests, Options, Record, Report, Simulation,
-    Skipped, duration, parts, prepare_with_log, settings, whatif,
+    Distribution, File, LeftOut, Manifests, Options, Record, Report, Simulation, duration, parts,
+    prepare_with_log, settings, whatif,
 };
 
 use crate::connection::ClusterArgs;
 use crate::print::{is_read, say};
 use crate::{html, table};
+use unplayed::{kinds_of_cluster, not_played, only_simulated};
+
+pub(crate) use unplayed::only_simulated_kind;
 
 /// How the outcome is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -168,37 +173,6 @@ fn options(args: &WorldArgs, configuration: Configuration, loaded: &Loaded) -> O
     options
 }
 
-/// Refuses jobs whose controllers' status fields are not known: they would start, but never be seen running.
-fn only_simulated(manifests: &Manifests) -> anyhow::Result<()> {
-    for manifest in &manifests.objects {
-        if let Kind::Job(kind) = manifest.kind
-            && !sluice_jobs::is_simulated(kind)
-        {
-            bail!(
-                "{}: the declaration of {} has no states, without which it is not simulated",
-                manifest.source,
-                kind.framework()
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Objects that are left out because they cannot be simulated: reasons for the first few, and the number of the others.
-fn not_played(left_out: &LeftOut) -> Vec<Skipped> {
-    let why = |wrong: &ManifestError| {
-        let separator = if wrong.path.is_empty() { "" } else { ": " };
-        let what = format!("it cannot be simulated: {}{separator}{}", wrong.path, wrong.message);
-        Skipped { source: wrong.at.clone(), what }
-    };
-    let mut all: Vec<Skipped> = left_out.first.iter().map(why).collect();
-    let more = left_out.count - all.len();
-    if let Some(last) = all.last_mut().filter(|_| more > 0) {
-        last.what = format!("{}; and {more} more objects cannot be simulated", last.what);
-    }
-    all
-}
-
 /// A simulation that can run.
 ///
 /// # Errors
@@ -265,20 +239,22 @@ pub async fn world(args: &WorldArgs, cluster: &ClusterArgs) -> anyhow::Result<(L
     }
     let configuration = configured(args)?;
     let mut loaded = load(&args.paths)?;
+    only_simulated(&loaded.manifests)?;
     let mut options = options(args, configuration, &loaded);
     if args.from_cluster {
         let client = &cluster.connect().await?.client;
-        let live =
-            live::read(Extent::All, &options.configuration.job_kinds(), |place, query, keep| async move {
-                list::objects(client, &place, query, |object| keep(object)).await.map(live::Listed::from)
-            })
-            .await?;
+        let declared_in = args.config.as_deref().unwrap_or(Path::new(""));
+        let (kinds, left) = kinds_of_cluster(options.configuration.job_kinds(), declared_in);
+        let live = live::read(Extent::All, &kinds, |place, query, keep| async move {
+            list::objects(client, &place, query, |object| keep(object)).await.map(live::Listed::from)
+        })
+        .await?;
         loaded.manifests.observed = live.observed;
+        loaded.manifests.skipped.extend(left);
         options.start = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
         // Objects in files replace those of the cluster.
         loaded.manifests.objects = whatif::overlay(live.objects, loaded.manifests.objects);
     }
-    only_simulated(&loaded.manifests)?;
     Ok((loaded, options))
 }
 
@@ -319,6 +295,7 @@ pub async fn run(args: SimulateArgs, cluster: &ClusterArgs) -> anyhow::Result<u8
     let end = simulation.lasted();
     if !args.change.is_empty() {
         let change = load(&args.change)?;
+        only_simulated(&change.manifests)?;
         let mut changed = begin_changed(&loaded, change, options)?;
         play(&mut changed, None, on)?;
         let changed_end = changed.lasted();

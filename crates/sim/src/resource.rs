@@ -30,22 +30,21 @@ pub fn named(word: &str) -> Option<Kind> {
     })
 }
 
-/// The kind of a word, if it can be explained: a Workload, a job of a known kind (`job`, `jobs` or `jobs.batch`), or an object whose pods are jobs.
-pub fn explained(word: &str) -> Option<Kind> {
+/// The kind of jobs, or of objects whose pods are jobs, that a word names, as kubectl takes it: `job`, `jobs`, `jobs.batch`, `jobs.v1.batch`; `sts`.
+pub fn job_kind(word: &str) -> Option<JobKind> {
     let word = word.to_ascii_lowercase();
     let (name, group) = word.split_once('.').map_or((&*word, None), |(name, group)| (name, Some(group)));
     let is = |kind: &JobKind| {
-        let named = kind.kind().eq_ignore_ascii_case(name) || kind.plural() == name;
         let own = kind.group();
         let versioned = |group: &str| group.split_once('.').is_some_and(|(_, group)| group == own);
-        named && group.is_none_or(|group| group == own || versioned(group))
+        kind.goes_by(name) && group.is_none_or(|group| group == own || versioned(group))
     };
-    JobKind::all()
-        .iter()
-        .copied()
-        .find(is)
-        .map(Kind::Job)
-        .or_else(|| named(&word).filter(|kind| *kind == Kind::Workload))
+    JobKind::all().iter().copied().find(is)
+}
+
+/// The kind of a word, if it can be explained: a Workload, or what [`job_kind`] knows.
+pub fn explained(word: &str) -> Option<Kind> {
+    job_kind(word).map(Kind::Job).or_else(|| named(word).filter(|kind| *kind == Kind::Workload))
 }
 
 /// How that begins which is said of a word that names no kind that is explained.
@@ -84,7 +83,13 @@ mod tests {
         assert_eq!(explained("wl"), Some(Kind::Workload));
         assert_eq!(explained("workloads.kueue.x-k8s.io"), Some(Kind::Workload));
         assert_eq!((explained("jobs.example.com"), explained("node"), explained("")), (None, None, None));
-        assert_eq!(explained("deployments.apps"), Some(Kind::Job(JobKind::DEPLOYMENT)));
+        for word in ["deployments.apps", "deploy", "Deploy.apps", "deploy.v1.apps"] {
+            assert_eq!(explained(word), Some(Kind::Job(JobKind::DEPLOYMENT)), "{word}");
+        }
+        let short = ["po", "sts", "lws", "sparkapp", "deploy.example.com"].map(job_kind);
+        let kinds =
+            [JobKind::POD, JobKind::STATEFUL_SET, JobKind::LEADER_WORKER_SET, JobKind::SPARK_APPLICATION];
+        assert_eq!(short, [Some(kinds[0]), Some(kinds[1]), Some(kinds[2]), Some(kinds[3]), None]);
         assert!(not_explained("node").contains(" jobset, "), "{}", not_explained("node"));
     }
 

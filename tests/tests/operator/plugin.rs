@@ -231,6 +231,12 @@ async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
             "list lq -c big -o go-template={{.kind}}",
             "--clusterqueue cannot be combined with this output format",
         ),
+        // kubectl ends with 1 and these words, too, and prints the whole template and list besides.
+        (
+            "list lq -n formats-empty -o jsonpath={.items[0].metadata.name}",
+            "error executing jsonpath: array index out of bounds: index 0, length 0",
+        ),
+        ("list wl -n formats --for jbo/train", "the server doesn't have a resource type \"jbo\""),
     ] {
         let output = run(&kubeconfig, &line.split(' ').collect::<Vec<_>>()).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -265,6 +271,7 @@ async fn a_dry_run_changes_nothing_and_says_what_would_change() {
         (&format!("stop cq big --dry-run=client -o {policy}"), "HoldAndDrain"),
         (&format!("stop cq big --dry-run=server --keep-already-running -o {policy}"), "Hold"),
         ("stop kwl alone -n dry --dry-run=server -o jsonpath={.spec.active}", "false"),
+        ("create lq new -c big -i --dry-run=client -o jsonpath={.metadata.namespace}", "default"),
         ("create lq new -c big -n dry --dry-run=server -o name", "localqueue.kueue.x-k8s.io/new\n"),
         (
             "delete wl alone -n dry --dry-run=server",
@@ -356,11 +363,12 @@ fn bash_understands_what_completion_prints_and_completes() {
         ("list workload --as-g", "--as-group"),
         ("stop cq a --dry-run cl", "client"),
         ("list kueueworkl", "kueueworkload"),
+        ("simulate compl", "completion.bash"),
     ] {
         let mut bash = Command::new("bash");
         let path =
             format!("{}:{}", plugin().unwrap().parent().unwrap().display(), std::env::var("PATH").unwrap());
-        bash.env("PATH", path).args(["-c", ask, "bash"]).arg(&script).arg(typed);
+        bash.current_dir(folder.path()).env("PATH", path).args(["-c", ask, "bash"]).arg(&script).arg(typed);
         let answer = bash.output().unwrap();
         let said = String::from_utf8_lossy(&answer.stdout).into_owned();
         assert_eq!(said.trim(), meant, "{typed}: {answer:?}");

@@ -82,6 +82,11 @@ impl JobKind {
         self.0.plural
     }
 
+    /// Whether a user may mean it by this word in lower case: its singular, plural or a short name.
+    pub fn goes_by(self, word: &str) -> bool {
+        self.kind().eq_ignore_ascii_case(word) || self.plural() == word || self.0.short_names.contains(&word)
+    }
+
     /// The name in `integrations.frameworks`.
     pub const fn framework(self) -> &'static str {
         self.0.framework

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::JsonPathError;
+use super::{JsonPathError, TemplateError};
 
 /// Steps from a value to values within it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,8 +20,6 @@ enum Step {
     Descend,
     /// A slice: start, end (exclusive) and step; negative numbers count from the end.
     Slice(Option<i64>, Option<i64>, i64),
-    /// One element, from the end if negative.
-    Element(i64),
     /// The results of several paths.
     Union(Vec<Path>),
     /// The elements for which the condition holds.
@@ -56,13 +54,16 @@ const COMPARISONS: [(&str, Comparison); 6] = [
 
 impl Path {
     /// The results of the path, in the order of the document.
-    pub fn find(&self, value: &Value) -> Vec<Value> {
+    ///
+    /// # Errors
+    /// If a step does not fit the value it is applied to. Members that are missing are no error.
+    pub fn find(&self, value: &Value) -> Result<Vec<Value>, TemplateError> {
         let mut all = Vec::new();
-        self.find_within(value, &mut all);
-        all.into_iter().cloned().collect()
+        self.find_within(value, &mut all)?;
+        Ok(all.into_iter().cloned().collect())
     }
 
-    fn find_within<'a>(&self, value: &'a Value, all: &mut Vec<&'a Value>) {
+    fn find_within<'a>(&self, value: &'a Value, all: &mut Vec<&'a Value>) -> Result<(), TemplateError> {
         let mut found = vec![value];
         for step in &self.0 {
             let mut next = Vec::new();
@@ -70,48 +71,94 @@ impl Path {
                 // All that the first path finds stands before what the second finds.
                 for path in paths {
                     for value in &found {
-                        path.find_within(value, &mut next);
+                        path.find_within(value, &mut next)?;
                     }
                 }
             } else {
                 for value in &found {
-                    step.take(value, &mut next);
+                    step.take(value, &mut next)?;
                 }
             }
             found = next;
         }
         all.extend(found);
+        Ok(())
     }
 }
 
 impl Step {
-    fn take<'a>(&self, value: &'a Value, all: &mut Vec<&'a Value>) {
+    /// A single element, from the end if the number is negative.
+    fn element(at: i64) -> Self {
+        Self::Slice(Some(at), (at != -1).then(|| at.saturating_add(1)), 1)
+    }
+
+    fn take<'a>(&self, value: &'a Value, all: &mut Vec<&'a Value>) -> Result<(), TemplateError> {
         match self {
             Self::Member(name) => all.extend(value.get(name)),
             Self::All => all.extend(inner(value)),
             Self::Descend => descend(value, all),
-            Self::Element(at) => all.extend(elements(value).get(place(*at, value))),
-            Self::Slice(from, to, every) => {
-                let own = elements(value);
-                let from = from.map_or(0, |at| place(at, value));
-                let to = to.map_or(own.len(), |at| place(at, value)).min(own.len());
-                let every = usize::try_from(*every).unwrap_or(1).max(1);
-                all.extend(own.iter().take(to).skip(from).step_by(every));
-            }
+            Self::Slice(from, to, every) => slice(value, (*from, *to, *every), all)?,
             Self::Union(paths) => {
                 for path in paths {
-                    path.find_within(value, all);
+                    path.find_within(value, all)?;
                 }
             }
             Self::Filter(left, condition) => {
-                all.extend(elements(value).iter().filter(|one| holds(one, left, condition.as_ref())));
+                let own = value.as_array().ok_or_else(|| TemplateError::NotFiltered(type_of(value)))?;
+                for one in own {
+                    if holds(one, left, condition.as_ref())? {
+                        all.push(one);
+                    }
+                }
             }
         }
+        Ok(())
     }
 }
 
-fn elements(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
+/// The elements of a list from one index up to another, every so many. An index beyond the list is an error, unless no element is asked for.
+fn slice<'a>(
+    value: &'a Value,
+    (from, to, every): (Option<i64>, Option<i64>, i64),
+    all: &mut Vec<&'a Value>,
+) -> Result<(), TemplateError> {
+    if value.is_null() {
+        return Ok(());
+    }
+    let own = value.as_array().ok_or_else(|| TemplateError::NoList(type_of(value)))?;
+    let length = i64::try_from(own.len()).unwrap_or(i64::MAX);
+    let place = |at: i64| if at < 0 { at + length } else { at };
+    let (from, to) = (from.map_or(0, place), to.map_or(length, place));
+    if from == to {
+        return Ok(());
+    }
+    if !(0..length).contains(&from) {
+        return Err(TemplateError::OutOfBounds { index: from, length });
+    }
+    if !(0..=length).contains(&to) {
+        return Err(TemplateError::OutOfBounds { index: to.saturating_sub(1), length });
+    }
+    if from > to {
+        return Err(TemplateError::Backwards { from, to });
+    }
+    let every = usize::try_from(every).ok().filter(|every| *every > 0).ok_or(TemplateError::NoStep)?;
+    // Both are indexes of the list.
+    let [from, to] = [from, to].map(|at| usize::try_from(at).unwrap_or(own.len()));
+    all.extend(own.iter().take(to).skip(from).step_by(every));
+    Ok(())
+}
+
+/// What kubectl, which is written in Go, calls the type of a value.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
 }
 
 fn inner(value: &Value) -> Vec<&Value> {
@@ -129,37 +176,59 @@ fn descend<'a>(value: &'a Value, all: &mut Vec<&'a Value>) {
     }
 }
 
-/// The index that a number means, beyond the end where there is none.
-fn place(at: i64, value: &Value) -> usize {
-    let length = elements(value).len();
-    if at < 0 {
-        let back = usize::try_from(at.unsigned_abs()).unwrap_or(usize::MAX);
-        return length.checked_sub(back).unwrap_or(usize::MAX);
+impl Operand {
+    /// Its value for an element; nothing if there is none.
+    fn of(&self, element: &Value) -> Result<Option<Value>, TemplateError> {
+        let path = match self {
+            Self::Path(path) => path,
+            Self::Literal(literal) => return Ok(Some(literal.clone())),
+        };
+        let mut found = path.find(element)?.into_iter();
+        let first = found.next();
+        if found.next().is_some() { Err(TemplateError::SeveralCompared) } else { Ok(first) }
     }
-    usize::try_from(at).unwrap_or(usize::MAX)
 }
 
-fn holds(value: &Value, left: &Operand, condition: Option<&(Comparison, Operand)>) -> bool {
-    let resolve = |operand: &Operand| match operand {
-        Operand::Path(path) => path.find(value).into_iter().next(),
-        Operand::Literal(literal) => Some(literal.clone()),
+fn holds(
+    element: &Value,
+    left: &Operand,
+    condition: Option<&(Comparison, Operand)>,
+) -> Result<bool, TemplateError> {
+    let Some((comparison, right)) = condition else {
+        return Ok(match left {
+            // What cannot be found does not exist.
+            Operand::Path(path) => path.find(element).is_ok_and(|found| !found.is_empty()),
+            Operand::Literal(_) => true,
+        });
     };
-    let Some(left) = resolve(left) else { return false };
-    let Some((comparison, right)) = condition else { return true };
-    let Some(right) = resolve(right) else { return false };
-    let order = match (&left, &right) {
-        (Value::Number(a), Value::Number(b)) => a.as_f64().partial_cmp(&b.as_f64()),
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        (a, b) if a == b => Some(Ordering::Equal),
-        _ => None,
-    };
-    match comparison {
+    let Some(left) = left.of(element)? else { return Ok(false) };
+    let Some(right) = right.of(element)? else { return Ok(false) };
+    let order = order(&left, &right, *comparison)?;
+    Ok(match comparison {
         Comparison::Equal => order == Some(Ordering::Equal),
         Comparison::NotEqual => order != Some(Ordering::Equal),
         Comparison::Less => order == Some(Ordering::Less),
         Comparison::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)),
         Comparison::Greater => order == Some(Ordering::Greater),
         Comparison::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+    })
+}
+
+/// The order of two values, if their types can be compared in this way.
+fn order(left: &Value, right: &Value, comparison: Comparison) -> Result<Option<Ordering>, TemplateError> {
+    let is_compound = |value: &&Value| value.is_null() || value.is_array() || value.is_object();
+    if [left, right].iter().any(is_compound) {
+        return Err(TemplateError::NotComparable);
+    }
+    let orders = !matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+    match (left, right) {
+        (Value::Number(a), Value::Number(b)) if a.is_f64() == b.is_f64() => {
+            Ok(a.as_f64().partial_cmp(&b.as_f64()))
+        }
+        (Value::String(a), Value::String(b)) => Ok(Some(a.cmp(b))),
+        (Value::Bool(_), Value::Bool(_)) if orders => Err(TemplateError::NotComparable),
+        (Value::Bool(a), Value::Bool(b)) => Ok(Some(a.cmp(b))),
+        _ => Err(TemplateError::Incompatible),
     }
 }
 
@@ -219,6 +288,7 @@ impl<'a> Reader<'a> {
                     Some('n') => text.push('\n'),
                     Some('t') => text.push('\t'),
                     Some('r') => text.push('\r'),
+                    Some('u') => text.push(self.code_point()?),
                     Some(other) => text.push(other),
                     None => return Err(self.wrong("a closing quote")),
                 },
@@ -226,6 +296,16 @@ impl<'a> Reader<'a> {
                 next => text.push(next),
             }
         }
+    }
+
+    /// The character of `\u` and four digits.
+    fn code_point(&mut self) -> Result<char, JsonPathError> {
+        let wrong = || self.wrong("four hexadecimal digits");
+        let digits = self.rest.get(..4).ok_or_else(wrong)?;
+        let number = u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'));
+        let found = number.and_then(char::from_u32).ok_or_else(wrong)?;
+        self.rest = &self.rest[4..];
+        Ok(found)
     }
 
     fn next(&mut self) -> Option<char> {
@@ -321,7 +401,7 @@ impl<'a> Reader<'a> {
                     paths.push(Path(vec![Step::Slice(from, to, every.unwrap_or(1))]));
                 } else {
                     let at = from.ok_or_else(|| self.wrong(EXPECTED))?;
-                    paths.push(Path(vec![Step::Element(at)]));
+                    paths.push(Path(vec![Step::element(at)]));
                 }
             }
             self.skip_blanks();

@@ -7,7 +7,9 @@ use kube::Client;
 use serde_json::Value;
 use sluice_api::job::JobKind;
 use sluice_api::labels;
+use sluice_sim::resource::job_kind;
 
+use super::resource_type;
 use crate::made::{self, Made};
 
 /// The label that ties a pod to one ReplicaSet of its Deployment.
@@ -51,15 +53,7 @@ impl Named {
         let lower = kind.to_ascii_lowercase();
         let (word, group) =
             lower.split_once('.').map_or((&*lower, None), |(word, group)| (word, Some(group)));
-        let is_named = |kind: &&JobKind| kind.kind().eq_ignore_ascii_case(word) || kind.plural() == word;
-        // `jobs.v1.batch`, too, as kubectl understands it.
-        let is_of = |kind: &&JobKind| {
-            let own = kind.group();
-            group.is_none_or(|group| {
-                group == own || group.split_once('.').is_some_and(|(_, rest)| rest == own)
-            })
-        };
-        let known = JobKind::all().iter().find(|kind| is_named(kind) && is_of(kind)).copied();
+        let known = job_kind(&lower);
         Ok(Self {
             word: known.map_or_else(|| word.to_owned(), |kind| kind.kind().to_ascii_lowercase()),
             group: known.map(|kind| kind.group().to_owned()).or_else(|| group.map(str::to_owned)),
@@ -69,12 +63,15 @@ impl Named {
         })
     }
 
-    /// With the jobs that it made in a namespace, or in all of them, if its kind is none of jobs.
+    /// With the name of its kind in the cluster, and the jobs that it made in a namespace, or in all of them, if its kind is none of jobs.
     ///
     /// # Errors
-    /// If the cluster cannot be reached.
+    /// If the cluster cannot be reached, or has no such kind.
     pub async fn with_made(mut self, client: &Client, namespace: Option<&str>) -> anyhow::Result<Self> {
         if self.kind.is_none() {
+            if let Some(kind) = resource_type::kind_of(client, &self.word, self.group.as_deref()).await? {
+                self.word = kind.to_ascii_lowercase();
+            }
             self.made = made::in_cluster(client, namespace, &self).await?;
         }
         Ok(self)
@@ -182,7 +179,10 @@ mod tests {
         for kind in JobKind::ALL {
             let (word, plural, group) = (kind.kind(), kind.plural(), kind.group());
             let full = |word: &str| [word, group].join(".").trim_end_matches('.').to_owned();
-            for word in [word.to_owned(), plural.to_owned(), full(word), full(plural)] {
+            let short =
+                kind.integration().short_names.iter().flat_map(|short| [(*short).to_owned(), full(short)]);
+            let words = [word.to_owned(), plural.to_owned(), full(word), full(plural)];
+            for word in words.into_iter().chain(short) {
                 assert_eq!(named(&format!("{word}/a")).kind, Some(kind), "{word}");
             }
             if !group.is_empty() {

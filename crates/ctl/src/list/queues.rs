@@ -16,7 +16,7 @@ pub struct ClusterQueues {
     #[command(flatten)]
     pub listing: Listing,
     /// Only active ClusterQueues (true), or only inactive ones (false)
-    #[arg(long, value_name = "true|false")]
+    #[arg(long, value_name = "true|false", value_delimiter = ',')]
     pub active: Vec<bool>,
 }
 

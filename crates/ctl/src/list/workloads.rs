@@ -52,7 +52,7 @@ pub struct Workloads {
     #[arg(long, short = 'q', value_name = "NAME", add = complete::names(Kind::LocalQueue))]
     pub localqueue: Option<String>,
     /// Only Workloads with this status (may be repeated)
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_enum, ignore_case = true, value_delimiter = ',')]
     pub status: Vec<Status>,
     /// Only the Workload of this job: TYPE[.GROUP]/NAME, for example job/train
     #[arg(long = "for", value_name = "TYPE/NAME", add = complete::jobs())]

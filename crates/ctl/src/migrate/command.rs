@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use super::{Outcome, Place, check, definitions, migrate_storage};
 use crate::complete;
 use crate::connection::{ClusterArgs, checked};
+use crate::deployed::NAMESPACE;
 use crate::print::{line, print, say};
 
 /// Something is not supported, has to be done first, or is left to do: not a failure, but not the end either.
@@ -38,7 +39,7 @@ impl CheckArgs {
     /// The namespace of the manager.
     fn namespace(&self) -> &str {
         let given = self.manager_namespace.as_deref().or(self.cluster.namespace.as_deref());
-        given.unwrap_or("kueue-system")
+        given.unwrap_or(NAMESPACE)
     }
 }
 

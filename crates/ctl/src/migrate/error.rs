@@ -1,6 +1,6 @@
 //! The errors of a migration, and their messages.
 
-use sluice_client::error_chain::Chain;
+use sluice_client::error_chain::{Chain, message};
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
 /// The message for the user: the API server's, if it answered.
 pub(super) fn api_message(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Api(status) => message(status),
         other => Chain(other).to_string(),
     }
 }

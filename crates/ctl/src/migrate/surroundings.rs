@@ -17,13 +17,12 @@ use sluice_client::lease::IDENTITY_PREFIX;
 
 use super::error::{MigrateError, code};
 use super::report::Report;
+use crate::deployed::{Deployed, MANAGER_LABEL};
 
 /// The Deployment, in Kueue's manifests and in Sluice's.
 const DEPLOYMENT: &str = "kueue-controller-manager";
 /// The suffix of the Deployment's name, after the name prefix.
 const DEPLOYMENT_SUFFIX: &str = "-controller-manager";
-/// The label of the Deployment, under any name.
-const MANAGER_LABEL: &str = "control-plane=controller-manager";
 /// The prefix, in the manifests.
 const PREFIX: &str = "kueue";
 const CONFIG_KEY: &str = "controller_manager_config.yaml";
@@ -78,7 +77,7 @@ async fn manager(place: &Place, report: &mut Report) -> Result<Manager, MigrateE
     }
     let mut manager = Manager::default();
     for deployment in found {
-        describe(deployment, &place.namespace, &mut manager, report);
+        describe(&deployment, &place.namespace, &mut manager, report);
     }
     if report.managers.is_empty() {
         report.managers.push(format!("no deployment {}/{DEPLOYMENT}", place.namespace));
@@ -87,23 +86,10 @@ async fn manager(place: &Place, report: &mut Report) -> Result<Manager, MigrateE
 }
 
 /// Describes the manager of a Deployment; ignores the Deployment of another operator, which may have the label, too.
-fn describe(deployment: Deployment, namespace: &str, manager: &mut Manager, report: &mut Report) {
-    let name = deployment.metadata.name.unwrap_or_default();
-    let spec = deployment.spec.unwrap_or_default();
-    let replicas = spec.replicas.unwrap_or(1);
-    let containers = spec.template.spec.unwrap_or_default().containers;
-    let Some(container) = containers.iter().find(|c| c.name == "manager").or(containers.first()) else {
-        return;
-    };
-    let words: Vec<&String> = container.command.iter().chain(&container.args).flatten().collect();
-    // Kueue's binary is /manager; Sluice's takes `manager` as its first word.
-    let is_sluice = words.iter().any(|word| *word == "manager");
+fn describe(deployment: &Deployment, namespace: &str, manager: &mut Manager, report: &mut Report) {
+    let Some(Deployed { name, container, is_sluice }) = Deployed::of(deployment) else { return };
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let image = container.image.as_deref().unwrap_or("unknown");
-    let label = deployment.metadata.labels.as_ref().and_then(|labels| labels.get("app.kubernetes.io/name"));
-    let named = [name.as_str(), image, label.map_or("", String::as_str)];
-    if !is_sluice && !named.iter().any(|text| text.contains("kueue")) {
-        return;
-    }
     let who = if is_sluice { "Sluice" } else { "Kueue" };
     report.managers.push(format!("{who}: deployment {namespace}/{name}, image {image}, replicas {replicas}"));
     if !is_sluice && replicas > 0 {
@@ -120,7 +106,8 @@ fn describe(deployment: Deployment, namespace: &str, manager: &mut Manager, repo
                  refer to roles that are gone ({prefix}-batch-user-role, {prefix}-metrics-reader, …)"
             ));
         }
-        let gates = words.iter().find_map(|word| word.strip_prefix("--feature-gates="));
+        let mut words = container.command.iter().chain(&container.args).flatten();
+        let gates = words.find_map(|word| word.strip_prefix("--feature-gates="));
         manager.feature_gates = gates.map(str::to_owned);
     }
 }
@@ -344,7 +331,7 @@ mod tests {
                 ]}}},
             });
             let (mut manager, mut report) = (Manager::default(), Report::default());
-            describe(serde_json::from_value(deployment).unwrap(), "ns", &mut manager, &mut report);
+            describe(&serde_json::from_value(deployment).unwrap(), "ns", &mut manager, &mut report);
             (manager.prefix, manager.feature_gates, report.obstacles, report.notes)
         };
         let (prefix, gates, obstacles, notes) =

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 use sluice_api::journal::{Line, MOST_LINE};
+use sluice_client::error_chain::message;
 use sluice_sim::Kind;
 
 use super::open::{FileEnds, OfFiles, Open};
@@ -209,7 +210,7 @@ fn advised(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) if [404, 503].contains(&status.code) => anyhow::anyhow!(
             "the manager has no journal, or its visibility API is not served ({}): set journal.directory in its configuration",
-            status.message
+            message(status)
         ),
         _ => error,
     }

@@ -11,6 +11,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     api_version: "apps/v1",
     kind: "Deployment",
     plural: "deployments",
+    short_names: &["deploy"],
     controller: "deployment",
     about: "apps/v1 Deployments",
     reporter: "deployment-kueue-controller",

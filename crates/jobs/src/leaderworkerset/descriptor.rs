@@ -14,6 +14,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     api_version: "leaderworkerset.x-k8s.io/v1",
     kind: "LeaderWorkerSet",
     plural: "leaderworkersets",
+    short_names: &["lws"],
     controller: "leaderworkerset",
     about: "leaderworkerset.x-k8s.io/v1 LeaderWorkerSets",
     reporter: "leaderworkerset.x-k8s.io/leaderworkerset-kueue-controller",

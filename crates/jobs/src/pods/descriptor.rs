@@ -10,6 +10,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     api_version: "v1",
     kind: "Pod",
     plural: "pods",
+    short_names: &["po"],
     controller: "pod",
     about: "plain Pods and groups of them",
     reporter: "pod-kueue-controller",

@@ -11,6 +11,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     api_version: "sparkoperator.k8s.io/v1beta2",
     kind: "SparkApplication",
     plural: "sparkapplications",
+    short_names: &["sparkapp"],
     controller: "sparkapplication",
     about: "sparkoperator.k8s.io/v1beta2 SparkApplications",
     reporter: "sparkoperator.k8s.io/sparkapplication-kueue-controller",

@@ -14,6 +14,7 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     api_version: "apps/v1",
     kind: "StatefulSet",
     plural: "statefulsets",
+    short_names: &["sts"],
     controller: "statefulset",
     about: "apps/v1 StatefulSets",
     reporter: "statefulset-kueue-controller",

@@ -53,6 +53,8 @@ pub struct Integration {
     pub kind: &'static str,
     /// The plural resource name.
     pub plural: &'static str,
+    /// The short names that the cluster has for it.
+    pub short_names: &'static [&'static str],
     /// The name of its controller in `--controllers`.
     pub controller: &'static str,
     /// The purpose of that controller.
@@ -163,6 +165,7 @@ pub(super) const PLAIN: Integration = Integration {
     api_version: "",
     kind: "",
     plural: "",
+    short_names: &[],
     controller: "",
     about: "",
     reporter: "",
