@@ -38,7 +38,7 @@ use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
 use crate::trouble::Trouble;
 use crate::unheeded::Unheeded;
-use crate::unreported::{PendingMessage, Unreported};
+use crate::unreported::ReasonReport;
 use crate::unstoppable::Restores;
 use nodes::Nodes;
 pub(crate) use owners::{controller, is_of_group};
@@ -103,16 +103,10 @@ pub(crate) struct WorkloadEntry {
     pub reserved_by_us: Option<Timestamp>,
     /// How its writes fare, but for those that only report: decisions do not wait for these.
     pub retry: Retry,
-    /// How those fare, if one failed.
-    pub reports: Option<Box<Retry>>,
-    /// When the reason was last written why it waits, or was found when we began to lead.
-    pub message_at: Option<Timestamp>,
-    /// The reason why it waits is not written yet.
-    pub unreported: Option<Unreported>,
-    /// A delayed warning, and until when.
-    pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
-    /// Why it waits, while that cannot be written, or need not yet.
-    pub pending_message: Option<PendingMessage>,
+    /// How those fare.
+    pub reports: Retry,
+    /// What is known of the reports why it waits, while there is anything.
+    pub reason: Option<Box<ReasonReport>>,
 }
 
 impl WorkloadEntry {
@@ -331,11 +325,8 @@ impl World {
                 deleted: false,
                 reserved_by_us: None,
                 retry: Retry::default(),
-                reports: None,
-                message_at: None,
-                unreported: None,
-                owed: None,
-                pending_message: None,
+                reports: Retry::default(),
+                reason: None,
             };
             self.workloads.insert(key.clone(), entry);
         }

@@ -88,7 +88,7 @@ impl Engine {
             }
             WorkloadState::Pending { requeue_at, keeps_place, invalid, .. } => {
                 *invalid = invalid.take().or_else(|| self.too_many_checks(key));
-                let pause = entry.retry.until.filter(|_| entry.retry.waits(self.now)).map(time);
+                let pause = entry.retry.until().filter(|_| entry.retry.waits(self.now)).map(time);
                 // It gets nothing that cannot be written; nor does, for that reason, another one before it.
                 let backoff = requeue_at.filter(|at| *at > time(self.now));
                 *keeps_place = pause.is_some() && backoff.is_none();
@@ -120,7 +120,7 @@ impl Engine {
         if entry.open.is_some() || self.is_starting(key) {
             return;
         }
-        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+        if let Some(until) = entry.retry.until().filter(|until| *until > self.now) {
             self.wake_at(until, Alarm::Workload(key.clone()));
             return;
         }

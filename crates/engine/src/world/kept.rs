@@ -128,6 +128,7 @@ impl Specs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::WorkloadEntry;
 
     fn spec(queue: usize, cpus: u64) -> Arc<slim::WorkloadSpec> {
         let template = slim::PodTemplate { template_hash: cpus, ..slim::PodTemplate::default() };
@@ -143,6 +144,12 @@ mod tests {
         let mut spec = spec(queue, cpus);
         known.share(&mut spec);
         spec
+    }
+
+    #[test]
+    fn what_is_rarely_under_way_with_a_workload_takes_no_memory_in_all_of_them() {
+        // The allocator gives 1,024 bytes for more than 896.
+        assert!(size_of::<WorkloadEntry>() <= 896, "{}", size_of::<WorkloadEntry>());
     }
 
     #[test]
