@@ -1,5 +1,6 @@
 //! The objects as they were seen last, and the indexes over them.
 
+mod few;
 pub(crate) mod kept;
 pub(crate) mod nodes;
 mod owners;
@@ -40,6 +41,7 @@ use crate::trouble::Trouble;
 use crate::unheeded::Unheeded;
 use crate::unreported::ReasonReport;
 use crate::unstoppable::Restores;
+use few::Few;
 use nodes::Nodes;
 pub(crate) use owners::{controller, is_of_group};
 
@@ -214,7 +216,7 @@ pub(crate) struct World {
     /// The job that each of these pods is in.
     pub pod_homes: BTreeMap<PodKey, JobKey>,
     /// Workloads by the UID of the job that they belong to.
-    pub by_owner: BTreeMap<Name, BTreeSet<WorkloadKey>>,
+    pub by_owner: BTreeMap<Name, Few<WorkloadKey>>,
     /// Workloads by their LocalQueue.
     pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
     /// LocalQueues by the ClusterQueue that they point to.
@@ -301,7 +303,7 @@ impl World {
             if old_owner != owner
                 && let Some(old) = old_owner
             {
-                unindex(&mut self.by_owner, &old, key);
+                Few::unindex(&mut self.by_owner, &old, key);
             }
             if old_queue != queue {
                 unindex(&mut self.by_queue, &old_queue, key);
@@ -331,7 +333,7 @@ impl World {
             self.workloads.insert(key.clone(), entry);
         }
         if let Some(owner) = owner {
-            index(&mut self.by_owner, owner, key.clone());
+            Few::index(&mut self.by_owner, owner, key.clone());
         }
         index(&mut self.by_queue, queue, key.clone());
         self.watch(key);
@@ -341,7 +343,7 @@ impl World {
     pub fn take_workload(&mut self, key: &WorkloadKey) -> Option<WorkloadEntry> {
         let entry = self.workloads.remove(key)?;
         if let Some(owner) = &entry.owner {
-            unindex(&mut self.by_owner, owner, key);
+            Few::unindex(&mut self.by_owner, owner, key);
         }
         unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
         self.watch(key);
