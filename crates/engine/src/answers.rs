@@ -75,7 +75,6 @@ impl Engine {
             Ok(object) => self.succeeded(id, open, object),
             Err(WriteError::Withdrawn) => {
                 self.end_wait(id, &open);
-                self.forget_reports(&open);
                 self.touch(&open.object);
             }
             Err(error) => self.failed(id, &open, &error),
@@ -93,15 +92,6 @@ impl Engine {
             self.world.workloads.get_mut(&workload_key(&open.object))?.assumed = None;
         }
         self.retry_of(open)
-    }
-
-    /// Nothing is kept of reports that do not fail.
-    fn forget_reports(&mut self, open: &Open) {
-        if open.purpose.is_report()
-            && let Some(entry) = self.world.workloads.get_mut(&workload_key(&open.object))
-        {
-            entry.reports.take_if(|reports| reports.failures == 0);
-        }
     }
 
     /// The write that an object, or the job that it is made for, waits for.
@@ -127,7 +117,7 @@ impl Engine {
             Kind::Workload => {
                 let entry = self.world.workloads.get_mut(&workload_key(&open.object))?;
                 if open.purpose.is_report() {
-                    return Some(&mut **entry.reports.get_or_insert_default());
+                    return Some(&mut entry.reports);
                 }
                 Some(&mut entry.retry)
             }
@@ -149,10 +139,9 @@ impl Engine {
             entry.lost_answer = None;
             // It is in another state: what could not be reported before does not hold back what is to be reported now.
             if !open.purpose.is_report() {
-                entry.reports = None;
+                entry.reports = Retry::default();
             }
         }
-        self.forget_reports(&open);
         if let Some(object) = object
             && self.is_current(&open, &object)
         {
@@ -253,7 +242,8 @@ impl Engine {
     fn failed(&mut self, id: EffectId, open: &Open, error: &WriteError) {
         let (now, about_known) = (self.now, self.is_about_known(open));
         let expected = self.expected_of(id, open);
-        let retry = self.end_wait(id, open).map(|retry| (retry.failed(open.purpose, error, now), retry.lost));
+        let retry =
+            self.end_wait(id, open).map(|retry| (retry.failed(open.purpose, error, now), retry.is_lost()));
         let (until, lost) = retry.unzip();
         let job = job_key(&open.object).filter(|_| about_known);
         if let Some(entry) = job.and_then(|key| self.world.jobs.get_mut(&key)) {
@@ -383,11 +373,11 @@ impl Engine {
                 let blocked = |status: &WorkloadStatus| is(status, Type::BlockedOnPreemptionGates);
                 let gated = expected.is_some_and(blocked) && !blocked(&entry.object.status);
                 // A later one is newer.
-                if entry.pending_message.is_none() {
+                if let Some(why) = why.filter(|_| entry.pending_message().is_none()) {
                     // Equivalent Workloads get no event of their own.
                     let with_event = open.purpose == Purpose::Pend;
-                    let pending = |why| PendingMessage { why: Arc::new(why), with_event, gated };
-                    entry.pending_message = why.map(pending);
+                    let pending = PendingMessage { why: Arc::new(why), with_event, gated };
+                    entry.reason_mut().pending_message = Some(pending);
                 }
             }
             // The core finds nodes again for the current Workload.

@@ -478,7 +478,9 @@ impl Engine {
         }
         for (key, entry) in self.world.workloads.iter_mut() {
             entry.inherited = is(&entry.object.status, Type::Admitted);
-            entry.message_at = Some(self.now);
+            if !is(&entry.object.status, Type::Admitted) && !is(&entry.object.status, Type::Finished) {
+                entry.reason_mut().message_at = Some(self.now);
+            }
             self.dirty.workloads.insert(key.clone());
         }
         self.dirty.jobs.extend(self.world.jobs.keys().cloned());

@@ -127,7 +127,7 @@ impl Engine {
         if entry.is_some_and(|entry| entry.open.is_some()) {
             return;
         }
-        let until = entry.and_then(|entry| entry.retry.until).max(Some(pod.due));
+        let until = entry.and_then(|entry| entry.retry.until()).max(Some(pod.due));
         if let Some(until) = until.filter(|until| *until > self.now) {
             return self.wake_at(until, Alarm::Object(object.clone()));
         }

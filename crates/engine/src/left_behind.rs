@@ -75,7 +75,7 @@ impl PodSearches {
     pub fn joined(&mut self, now: Timestamp) {
         let soonest = self.last.and_then(|last| last.checked_add(AT_MOST).ok()).unwrap_or(now).max(now);
         self.times = 0;
-        self.next = self.retry.until.filter(|until| *until > now).unwrap_or(soonest);
+        self.next = self.retry.until().filter(|until| *until > now).unwrap_or(soonest);
     }
 
     /// A look is sent.

@@ -132,7 +132,7 @@ impl Engine {
 
 impl WorkloadEntry {
     fn ends_pauses(&mut self, now: Timestamp) -> bool {
-        let reports = self.reports.as_mut().is_some_and(|reports| reports.ends_pause(now));
+        let reports = self.reports.ends_pause(now);
         self.retry.ends_pause(now) || reports
     }
 }

@@ -23,19 +23,23 @@ const EARLY: u8 = 3;
 /// API server that has just started learns of rights and webhooks.
 pub(crate) const REFUSALS: u8 = 3;
 
-/// The retry state of writes on one object.
+/// The retry state of writes on one object: nothing while none fails.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Retry {
+pub(crate) struct Retry(Option<Box<Failed>>);
+
+/// What is known of a row of failures.
+#[derive(Clone, Debug, Default)]
+struct Failed {
     /// Failures in a row.
-    pub failures: u16,
+    failures: u16,
     /// How many of the last writes, in a row and with one purpose, the API server has refused.
-    pub refusals: u8,
+    refusals: u8,
     /// Not before this time.
-    pub until: Option<Timestamp>,
+    until: Option<Timestamp>,
     /// The last failure was a conflict: a newer version of the object ends the wait.
-    pub conflict: bool,
+    conflict: bool,
     /// The failed write may have been carried out: its answer was lost, and what it created may now be in the way.
-    pub lost: bool,
+    lost: bool,
     /// The API server has been away for a while, or seems to have been.
     away: bool,
     /// How many pauses of this row of failures ended early, as the API server answered other writes.
@@ -47,18 +51,93 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
+    /// Whether the last write failed, or one before that is still to be tried again.
+    pub fn has_failed(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Not before this time.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.0.as_ref()?.until
+    }
+
     /// Whether writes must still wait.
     pub fn waits(&self, now: Timestamp) -> bool {
-        self.until.is_some_and(|until| until > now)
+        self.until().is_some_and(|until| until > now)
+    }
+
+    /// The next write need not wait.
+    pub fn end_wait(&mut self) {
+        if let Some(failed) = &mut self.0 {
+            failed.until = None;
+        }
     }
 
     /// Whether the API server refuses what is tried, and not just for a moment.
     pub fn is_refused(&self) -> bool {
-        self.refusals >= REFUSALS
+        self.0.as_ref().is_some_and(|failed| failed.refusals >= REFUSALS)
+    }
+
+    /// Whether the failed write may have been carried out.
+    pub fn is_lost(&self) -> bool {
+        self.0.as_ref().is_some_and(|failed| failed.lost)
     }
 
     /// Counts a failure and says until when to wait.
     pub fn failed(&mut self, purpose: Purpose, error: &WriteError, now: Timestamp) -> Timestamp {
+        self.0.get_or_insert_default().add(purpose, error, now)
+    }
+
+    /// A write succeeded. If another one failed before, that is no reason to retry the other one at once: the two might alternate endlessly.
+    pub fn succeeded(&mut self, purpose: Purpose) {
+        // Looking at an object says nothing of how writes on it fare.
+        if purpose != Purpose::Read {
+            self.0.take_if(|failed| failed.purpose.is_none_or(|failed| failed == purpose));
+        }
+    }
+
+    /// A newer version of the object was seen.
+    pub fn seen_newer(&mut self) {
+        if let Some(failed) = self.0.as_mut().filter(|failed| failed.conflict) {
+            failed.until = None;
+        }
+    }
+
+    /// The API server answers others. Whether that ends a pause. The pauses after it begin with the last short one: the server may not have come back
+    /// for good yet.
+    pub fn ends_pause(&mut self, now: Timestamp) -> bool {
+        let waits = self.waits(now);
+        let Some(failed) = self.0.as_mut().filter(|failed| failed.away && waits) else { return false };
+        (failed.until, failed.away) = (Some(now), false);
+        (failed.failures, failed.early) = (SHORT - 1, failed.early + 1);
+        true
+    }
+
+    /// Whether to report the last failure, as `note`: a refusal at once, a failure that may pass by itself only if it lasts; each text once.
+    pub fn should_report(&mut self, error: &WriteError, note: &str) -> bool {
+        let patience = match error {
+            WriteError::Refused(_) | WriteError::NotFound(_) => 1,
+            WriteError::AlreadyExists(_) | WriteError::Transient(_) | WriteError::Later { .. } => 3,
+            WriteError::Conflict(_) => 8,
+            WriteError::Unstartable(_)
+            | WriteError::PodsLeft { .. }
+            | WriteError::PodsRemain(_)
+            | WriteError::Withdrawn => return false,
+        };
+        let Some(failed) = self.0.as_mut().filter(|failed| failed.failures >= patience) else {
+            return false;
+        };
+        let is_new = failed.reported.as_deref() != Some(note);
+        if is_new {
+            failed.reported = Some(note.to_owned());
+        }
+        is_new
+    }
+}
+
+impl Failed {
+    /// Counts a failure and says until when to wait.
+    fn add(&mut self, purpose: Purpose, error: &WriteError, now: Timestamp) -> Timestamp {
         let backoff = match error {
             WriteError::Conflict(_) | WriteError::Withdrawn => Backoff::millis(50, 60_000),
             WriteError::Transient(_)
@@ -90,50 +169,6 @@ impl Retry {
         self.purpose = Some(purpose);
         until
     }
-
-    /// A write succeeded. If another one failed before, that is no reason to retry the other one at once: the two might alternate endlessly.
-    pub fn succeeded(&mut self, purpose: Purpose) {
-        // Looking at an object says nothing of how writes on it fare.
-        if purpose != Purpose::Read && self.purpose.is_none_or(|failed| failed == purpose) {
-            *self = Self::default();
-        }
-    }
-
-    /// A newer version of the object was seen.
-    pub fn seen_newer(&mut self) {
-        if self.conflict {
-            self.until = None;
-        }
-    }
-
-    /// The API server answers others. Whether that ends a pause. The pauses after it begin with the last short one: the server may not have come back
-    /// for good yet.
-    pub fn ends_pause(&mut self, now: Timestamp) -> bool {
-        let ends = self.away && self.waits(now);
-        if ends {
-            (self.until, self.away) = (Some(now), false);
-            (self.failures, self.early) = (SHORT - 1, self.early + 1);
-        }
-        ends
-    }
-
-    /// Whether to report the last failure, as `note`: a refusal at once, a failure that may pass by itself only if it lasts; each text once.
-    pub fn should_report(&mut self, error: &WriteError, note: &str) -> bool {
-        let patience = match error {
-            WriteError::Refused(_) | WriteError::NotFound(_) => 1,
-            WriteError::AlreadyExists(_) | WriteError::Transient(_) | WriteError::Later { .. } => 3,
-            WriteError::Conflict(_) => 8,
-            WriteError::Unstartable(_)
-            | WriteError::PodsLeft { .. }
-            | WriteError::PodsRemain(_)
-            | WriteError::Withdrawn => return false,
-        };
-        if self.failures < patience || self.reported.as_deref() == Some(note) {
-            return false;
-        }
-        self.reported = Some(note.to_owned());
-        true
-    }
 }
 
 #[cfg(test)]
@@ -160,7 +195,7 @@ mod tests {
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
         retry.succeeded(Purpose::ReserveQuota);
-        assert_eq!(retry.failures, 0);
+        assert!(!retry.has_failed());
         retry.failed(Purpose::Pend, &refused(), now);
         retry.failed(Purpose::Pend, &refused(), now);
         let later = now.checked_add(SignedDuration::from_hours(1)).unwrap();
@@ -174,18 +209,18 @@ mod tests {
         let (conflict, refused) = (WriteError::Conflict("meanwhile".to_owned()), refused());
         let mut refusals = |purpose, error| {
             retry.failed(purpose, error, T0);
-            retry.refusals
+            retry.0.as_ref().unwrap().refusals
         };
         assert_eq!(refusals(Purpose::StartJob, &conflict), 0);
         assert_eq!(refusals(Purpose::StartJob, &refused), 1);
         assert_eq!(refusals(Purpose::StartJob, &refused), 2);
         assert_eq!(refusals(Purpose::StopJob, &refused), 1, "of another write");
         assert_eq!(refusals(Purpose::StopJob, &conflict), 0);
-        assert_eq!(retry.failures, 5);
+        assert_eq!(retry.0.as_ref().unwrap().failures, 5);
         retry.failed(Purpose::StopJob, &refused, T0);
         let later = T0.checked_add(SignedDuration::from_hours(1)).unwrap();
         retry.failed(Purpose::StopJob, &refused, later);
-        assert_eq!(retry.refusals, 1, "the one before was long ago");
+        assert_eq!(retry.0.unwrap().refusals, 1, "the one before was long ago");
     }
 
     #[test]
@@ -206,7 +241,7 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 4, 8, 4, 8, 4, 8, 16, 32, 60, 60, 60]);
         assert!(retry.should_report(&down, "it lasts"));
         retry.succeeded(Purpose::StopJob);
-        assert_eq!((retry.failures, retry.early), (0, 0));
+        assert!(!retry.has_failed() && !retry.waits(now));
     }
 
     #[test]

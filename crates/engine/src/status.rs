@@ -187,7 +187,7 @@ impl Engine {
         }
         let pause = SignedDuration::from_millis(self.config.status_interval_ms);
         let rested = entry.written_at.and_then(|at| at.checked_add(pause).ok());
-        let until = entry.retry.until.max(rested).filter(|until| *until > self.now);
+        let until = entry.retry.until().max(rested).filter(|until| *until > self.now);
         if let Some(until) = until {
             return self.wake_at(until, Alarm::Object(object.clone()));
         }

@@ -213,7 +213,7 @@ impl Engine {
         let now = self.now;
         let suspended = self.world.jobs.get(part).filter(|entry| entry.view.suspended);
         let Some(made) = suspended else { return true };
-        if let Some(until) = made.retry.until.filter(|until| *until > now) {
+        if let Some(until) = made.retry.until().filter(|until| *until > now) {
             self.wake_at(until, Alarm::Job(key.clone()));
             return true;
         }
@@ -284,7 +284,7 @@ impl Engine {
 impl JobEntry {
     /// Until when the job is not started because of other pods than were admitted.
     pub(crate) fn held_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.trouble.as_ref()?.other_pods.as_ref()?.until.filter(|until| *until > now)
+        self.trouble.as_ref()?.other_pods.as_ref()?.until().filter(|until| *until > now)
     }
 
     /// Holds it back for a while, each time for longer.

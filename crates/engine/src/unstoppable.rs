@@ -42,7 +42,7 @@ pub(crate) struct Unstoppable {
 impl Unstoppable {
     /// A part that was created at `created` has to be deleted. Returns until when it stays, if others were deleted before it was created.
     pub(crate) fn delete(&mut self, created: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let Some(until) = self.retry.until.filter(|until| *until > now) else {
+        let Some(until) = self.retry.until().filter(|until| *until > now) else {
             self.retry.failed(Purpose::DeleteChild, &WriteError::Refused(String::new()), now);
             self.deleted = Some(now);
             return None;

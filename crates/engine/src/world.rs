@@ -1,5 +1,6 @@
 //! The objects as they were seen last, and the indexes over them.
 
+mod few;
 pub(crate) mod kept;
 pub(crate) mod nodes;
 mod owners;
@@ -38,8 +39,9 @@ use crate::templates::kept::Templates;
 use crate::topology::{ungater_index::PlacedPods, ungater_names::Names};
 use crate::trouble::Trouble;
 use crate::unheeded::Unheeded;
-use crate::unreported::{PendingMessage, Unreported};
+use crate::unreported::ReasonReport;
 use crate::unstoppable::Restores;
+use few::Few;
 use nodes::Nodes;
 pub(crate) use owners::{controller, is_of_group};
 
@@ -103,16 +105,10 @@ pub(crate) struct WorkloadEntry {
     pub reserved_by_us: Option<Timestamp>,
     /// How its writes fare, but for those that only report: decisions do not wait for these.
     pub retry: Retry,
-    /// How those fare, if one failed.
-    pub reports: Option<Box<Retry>>,
-    /// When the reason was last written why it waits, or was found when we began to lead.
-    pub message_at: Option<Timestamp>,
-    /// The reason why it waits is not written yet.
-    pub unreported: Option<Unreported>,
-    /// A delayed warning, and until when.
-    pub owed: Option<(Timestamp, Box<crate::effect::Event>)>,
-    /// Why it waits, while that cannot be written, or need not yet.
-    pub pending_message: Option<PendingMessage>,
+    /// How those fare.
+    pub reports: Retry,
+    /// What is known of the reports why it waits, while there is anything.
+    pub reason: Option<Box<ReasonReport>>,
 }
 
 impl WorkloadEntry {
@@ -220,7 +216,7 @@ pub(crate) struct World {
     /// The job that each of these pods is in.
     pub pod_homes: BTreeMap<PodKey, JobKey>,
     /// Workloads by the UID of the job that they belong to.
-    pub by_owner: BTreeMap<Name, BTreeSet<WorkloadKey>>,
+    pub by_owner: BTreeMap<Name, Few<WorkloadKey>>,
     /// Workloads by their LocalQueue.
     pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
     /// LocalQueues by the ClusterQueue that they point to.
@@ -307,7 +303,7 @@ impl World {
             if old_owner != owner
                 && let Some(old) = old_owner
             {
-                unindex(&mut self.by_owner, &old, key);
+                Few::unindex(&mut self.by_owner, &old, key);
             }
             if old_queue != queue {
                 unindex(&mut self.by_queue, &old_queue, key);
@@ -331,16 +327,13 @@ impl World {
                 deleted: false,
                 reserved_by_us: None,
                 retry: Retry::default(),
-                reports: None,
-                message_at: None,
-                unreported: None,
-                owed: None,
-                pending_message: None,
+                reports: Retry::default(),
+                reason: None,
             };
             self.workloads.insert(key.clone(), entry);
         }
         if let Some(owner) = owner {
-            index(&mut self.by_owner, owner, key.clone());
+            Few::index(&mut self.by_owner, owner, key.clone());
         }
         index(&mut self.by_queue, queue, key.clone());
         self.watch(key);
@@ -350,7 +343,7 @@ impl World {
     pub fn take_workload(&mut self, key: &WorkloadKey) -> Option<WorkloadEntry> {
         let entry = self.workloads.remove(key)?;
         if let Some(owner) = &entry.owner {
-            unindex(&mut self.by_owner, owner, key);
+            Few::unindex(&mut self.by_owner, owner, key);
         }
         unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
         self.watch(key);

@@ -1,9 +1,8 @@
 //! A cache of decoded templates. A Workload is received several times with the same template, and Workloads of similar jobs have equal ones: decoding
 //! and hashing templates is most of the work on a Workload, and they are most of its memory.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -11,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::pod::PodTemplate;
 
-/// The most bytes of text that one thread caches, and the longest template text that is cached.
+/// The most bytes of text that are cached, and the longest template text that is.
 const MOST_BYTES: usize = 4 << 20;
 const LONGEST: usize = 64 << 10;
 
@@ -23,33 +22,40 @@ struct Memo {
 }
 
 impl Memo {
-    fn add(&mut self, text: &str, template: &Arc<PodTemplate>) {
+    /// Caches a template, unless another thread did meanwhile; returns the cached one.
+    fn add(&mut self, text: &str, template: Arc<PodTemplate>) -> Arc<PodTemplate> {
         if text.len() > LONGEST {
-            return;
+            return template;
+        }
+        if let Some(known) = self.known.get(text) {
+            return Arc::clone(known);
         }
         // Templates in use are soon cached again.
         if self.bytes + text.len() > MOST_BYTES {
             *self = Self::default();
         }
         self.bytes += text.len();
-        self.known.insert(text.into(), Arc::clone(template));
+        self.known.insert(text.into(), Arc::clone(&template));
+        template
     }
 }
 
-thread_local! {
-    static MEMO: RefCell<Memo> = RefCell::default();
+/// One for all threads: each would decode a template of its own.
+static MEMO: LazyLock<Mutex<Memo>> = LazyLock::new(Mutex::default);
+
+fn memo() -> MutexGuard<'static, Memo> {
+    MEMO.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Decodes a template, or returns the cached one for equal text.
 pub(super) fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<PodTemplate>, D::Error> {
     let text = Box::<RawValue>::deserialize(deserializer)?;
     let text = text.get();
-    if let Some(known) = MEMO.with_borrow(|memo| memo.known.get(text).cloned()) {
-        return Ok(known);
+    if let Some(known) = memo().known.get(text) {
+        return Ok(Arc::clone(known));
     }
     let template = Arc::new(serde_json::from_str::<PodTemplate>(text).map_err(D::Error::custom)?);
-    MEMO.with_borrow_mut(|memo| memo.add(text, &template));
-    Ok(template)
+    Ok(memo().add(text, template))
 }
 
 #[cfg(test)]
@@ -80,6 +86,18 @@ mod tests {
     }
 
     #[test]
+    fn threads_share_equal_templates() {
+        let text = of_cpus(7);
+        let other = text.clone();
+        let other = std::thread::spawn(move || read(&other).unwrap().template).join().unwrap();
+        assert!(Arc::ptr_eq(&read(&text).unwrap().template, &other));
+        let mut memo = Memo::default();
+        let (first, second) = (memo.add(&text, Arc::default()), memo.add(&text, Arc::default()));
+        assert!(Arc::ptr_eq(&first, &second), "decoded at the same time");
+        assert_eq!(memo.bytes, text.len());
+    }
+
+    #[test]
     fn what_cannot_be_read_fails_each_time() {
         for _ in 0..2 {
             assert!(read(r#"{"template": {"spec": {"containers": "none"}}}"#).is_err());
@@ -91,12 +109,11 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut memo = Memo::default();
-        let template = Arc::default();
         for number in 0..1_000 {
-            memo.add(&format!("{number:>20000}"), &template);
+            memo.add(&format!("{number:>20000}"), Arc::default());
             assert!(memo.bytes <= MOST_BYTES && memo.bytes == memo.known.len() * 20_000);
         }
-        memo.add(&" ".repeat(LONGEST + 1), &template);
+        memo.add(&" ".repeat(LONGEST + 1), Arc::default());
         assert!(memo.known.keys().all(|text| text.len() <= LONGEST));
     }
 }

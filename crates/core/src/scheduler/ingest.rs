@@ -170,10 +170,17 @@ impl Scheduler {
 
     /// Removes a workload; what it held is free.
     pub fn remove_workload(&mut self, key: &WorkloadKey, _now: Time) {
+        self.drop_workload(key);
+    }
+
+    /// As [`Scheduler::remove_workload`]; false if the workload is not known, and no cycle has anything new to decide on.
+    pub fn drop_workload(&mut self, key: &WorkloadKey) -> bool {
         self.refresh();
-        if let Some(id) = self.world.workloads.find(key) {
+        let known = self.world.workloads.find(key);
+        if let Some(id) = known {
             self.forget(id);
         }
+        known.is_some()
     }
 
     fn forget(&mut self, id: WorkloadId) {

@@ -218,29 +218,25 @@ pub(crate) fn on_hold(status: &WorkloadStatus) -> bool {
         .is_some_and(|c| c.status == "False" && c.reason == reason::ON_HOLD)
 }
 
-/// Whether it may be queued at all (docs/reference/06-algorithm.md 6.4).
+/// Whether a workload that is not finished may be queued at all (docs/reference/06-algorithm.md 6.4).
 fn queueable(object: &slim::Workload, status: &WorkloadStatus, config: &EngineConfig) -> bool {
     admission_gates(object, config).is_none()
         && object.spec.active
         && object.metadata.deletion_timestamp.is_none()
-        && !is(status, Type::Finished)
         && !on_hold(status)
         && !is(status, Type::WaitingForReplacementPods)
         // An eviction that came before quota was released: the job reconciler ends it.
         && !(is(status, Type::QuotaReserved) && status.admission.is_none())
 }
 
-/// Where the workload stands.
-pub(crate) fn state(
+/// Where a workload stands that is not finished.
+fn state(
     object: &slim::Workload,
     status: &WorkloadStatus,
     nodes: &[Option<core::SharedAssignment>],
     invalid: Option<String>,
     config: &EngineConfig,
 ) -> core::WorkloadState {
-    if is(status, Type::Finished) {
-        return core::WorkloadState::Inactive;
-    }
     if let Some(admission) = status.admission.as_ref().filter(|_| reserved(status)) {
         let since = |type_: Type| conditions::true_since(&status.conditions, type_.as_str());
         return core::WorkloadState::Reserved {
@@ -340,7 +336,7 @@ fn admission(
     }
 }
 
-/// Everything that the core receives about a workload; `nodes` are those of its pod sets.
+/// Everything that the core receives about a workload that is not finished; `nodes` are those of its pod sets.
 pub(crate) fn spec(
     key: &WorkloadKey,
     object: &slim::Workload,
@@ -349,9 +345,7 @@ pub(crate) fn spec(
     around: Surroundings<'_>,
     config: &EngineConfig,
 ) -> core::WorkloadSpec {
-    // A finished Workload requests nothing, and needs nothing that this depends on.
-    let over = is(status, Type::Finished);
-    let (pod_sets, invalid) = if over { <_>::default() } else { pod_sets(object, status, around, config) };
+    let (pod_sets, invalid) = pod_sets(object, status, around, config);
     core::WorkloadSpec {
         key: key.clone(),
         uid: name(object.metadata.uid.as_deref().unwrap_or_default()),

@@ -70,7 +70,7 @@ impl Engine {
             // Its controller suspends it, or it is stopped by us.
             return true;
         }
-        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+        if let Some(until) = entry.retry.until().filter(|until| *until > self.now) {
             self.wake_at(until, Alarm::Job(key.clone()));
             return true;
         }
@@ -146,7 +146,7 @@ impl Engine {
             if part.suspended && self.runs_before(view, &part).is_some() {
                 continue;
             }
-            if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+            if let Some(until) = entry.retry.until().filter(|until| *until > self.now) {
                 self.wake_at(until, Alarm::Job(key.clone()));
                 continue;
             }
@@ -182,7 +182,7 @@ impl Engine {
         if view.ending || !(view.stopping || wrong) {
             return false;
         }
-        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+        if let Some(until) = entry.retry.until().filter(|until| *until > self.now) {
             self.wake_at(until, Alarm::Job(above.clone()));
             return true;
         }

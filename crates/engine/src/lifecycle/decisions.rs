@@ -105,10 +105,10 @@ impl Engine {
         }
         if known.open.is_some() || known.reports_wait(self.now) {
             let why = Arc::clone(why);
-            known.pending_message = Some(PendingMessage { why, with_event: true, gated: true });
+            known.reason_mut().pending_message = Some(PendingMessage { why, with_event: true, gated: true });
             return;
         }
-        known.pending_message = None;
+        known.forget_message();
         let known = &self.world.workloads[key];
         let mut next = known.status().clone();
         let at = self.at(&known.object);
@@ -124,7 +124,7 @@ impl Engine {
 
     /// Writes why a Workload waits, if that could not be written yet.
     pub(super) fn report_pending(&mut self, key: &WorkloadKey) {
-        let pending = self.world.workloads.get(key).and_then(|entry| entry.pending_message.clone());
+        let pending = self.world.workloads.get(key).and_then(|entry| entry.pending_message().cloned());
         let Some(pending) = pending else { return };
         if pending.gated {
             self.report_gated(key, &pending.why);
@@ -146,7 +146,7 @@ impl Engine {
     pub(crate) fn decide(&mut self, key: &WorkloadKey, decision: Decision) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         entry.decision = Some(Box::new(decision));
-        entry.pending_message = None;
+        entry.forget_message();
         if let Some(open) = entry.open {
             self.outbox.withdraw_report(open);
         }
@@ -323,14 +323,14 @@ impl Engine {
     /// except those of the Workload itself.
     pub(super) fn report_unadmitted(&mut self, key: &WorkloadKey, why: &Arc<Unadmitted>, with_event: bool) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        entry.pending_message = None;
+        entry.forget_message();
         if entry.decision.is_some() || reserved(&entry.object.status) {
             return self.reported(key);
         }
         let pending_message = PendingMessage { why: Arc::clone(why), with_event, gated: false };
         // While writes on it fail, the message waits, too.
         if entry.open.is_some() || entry.retry.waits(self.now) || entry.reports_wait(self.now) {
-            entry.pending_message = Some(pending_message);
+            entry.reason_mut().pending_message = Some(pending_message);
             return;
         }
         let message = self.message_of(key, why);
@@ -354,13 +354,13 @@ impl Engine {
         };
         if self.hold_back(key, not_before) {
             if let Some(entry) = self.world.workloads.get_mut(key) {
-                entry.pending_message = Some(pending_message);
+                entry.reason_mut().pending_message = Some(pending_message);
             }
             return;
         }
         let now = self.now;
         if let Some(entry) = self.world.workloads.get_mut(key) {
-            entry.message_at = Some(now);
+            entry.reason_mut().message_at = Some(now);
         }
         let entry = &self.world.workloads[key];
         let mut next = entry.object.status.clone();

@@ -17,6 +17,11 @@ const MOST_RELEASES: usize = 16;
 impl Engine {
     /// What a finished Workload needs.
     pub(super) fn reconcile_finished(&mut self, key: &WorkloadKey) {
+        // Why it waited is not reported any more.
+        self.reported(key);
+        if let Some(entry) = self.world.workloads.get_mut(key) {
+            entry.reason = None;
+        }
         if self.release_finished(key) {
             return;
         }

@@ -40,7 +40,7 @@ impl Engine {
         self.refresh_pod_job(key);
         self.hold_to_workload(key);
         let Some(entry) = self.world.jobs.get(key) else { return };
-        let waits = entry.retry.until.filter(|until| *until > self.now);
+        let waits = entry.retry.until().filter(|until| *until > self.now);
         let (uncertain, stop_failed) = (entry.uncertain, entry.stop_failed);
         let view = Arc::clone(&entry.view);
         let view = self.sized(key, view);

@@ -51,7 +51,7 @@ impl Engine {
     /// Drops a decision about nodes whose write failed, once the pause after that is over: the nodes may be back since, and nodes that the API server
     /// refuses do not hold up everything else for good. What still applies is decided again.
     pub(super) fn forget_failed_decision(&mut self, key: &WorkloadKey) {
-        let Some(entry) = self.world.workloads.get_mut(key).filter(|entry| entry.retry.until.is_some())
+        let Some(entry) = self.world.workloads.get_mut(key).filter(|entry| entry.retry.until().is_some())
         else {
             return;
         };

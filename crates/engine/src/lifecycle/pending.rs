@@ -42,7 +42,7 @@ impl Engine {
         if (trouble.is_some() || ingested::on_hold(self.world.workloads[key].status()))
             && let Some(entry) = self.world.workloads.get_mut(key)
         {
-            entry.pending_message = None;
+            entry.forget_message();
         }
         let entry = &self.world.workloads[key];
         if entry.reports_wait(self.now) {
@@ -72,7 +72,7 @@ impl Engine {
             self.write_status(key, Purpose::Pend, next, reported);
             return;
         }
-        if entry.pending_message.is_some() {
+        if entry.pending_message().is_some() {
             return self.report_pending(key);
         }
         let Some(condition) = condition else {
@@ -185,7 +185,9 @@ impl Engine {
     pub(super) fn not_at_once(&mut self, key: &WorkloadKey, reported: Vec<Effect>) -> Vec<Effect> {
         let now = self.now;
         let Some(entry) = self.world.workloads.get_mut(key) else { return reported };
-        entry.owed = None;
+        if let Some(reason) = &mut entry.reason {
+            reason.owed = None;
+        }
         let due = later(ingested::created(&entry.object), QUIET_SECONDS);
         if due <= now {
             return reported;
@@ -193,7 +195,7 @@ impl Engine {
         let warns = |e: &Effect| matches!(e, Effect::Event(event) if event.type_ == EventType::Warning);
         let (warnings, rest): (Vec<_>, Vec<_>) = reported.into_iter().partition(warns);
         if let Some(Effect::Event(warning)) = warnings.into_iter().next() {
-            entry.owed = Some((due, Box::new(warning)));
+            entry.reason_mut().owed = Some((due, Box::new(warning)));
             self.wake_at(due, Alarm::Workload(key.clone()));
         }
         rest
@@ -203,7 +205,8 @@ impl Engine {
     pub(super) fn report_owed(&mut self, key: &WorkloadKey) {
         let now = self.now;
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
-        let Some((_, warning)) = entry.owed.take_if(|(due, _)| *due <= now) else { return };
+        let owed = entry.reason.as_mut().and_then(|reason| reason.owed.take_if(|(due, _)| *due <= now));
+        let Some((_, warning)) = owed else { return };
         let said = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str());
         if said.is_some_and(|c| c.status == "False" && c.reason == warning.reason) {
             self.outbox.push(Effect::Event(*warning));

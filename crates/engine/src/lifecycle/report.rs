@@ -27,15 +27,13 @@ const TROUBLES_PER_SECOND: u32 = 10;
 impl WorkloadEntry {
     /// Whether nothing is reported about it for now, as that failed before. Decisions about it are written all the same.
     pub(crate) fn reports_wait(&self, now: Timestamp) -> bool {
-        self.reports.as_ref().is_some_and(|reports| reports.waits(now))
+        self.reports.waits(now)
     }
 
     /// A newer version of it was seen.
     pub(crate) fn seen_newer(&mut self) {
         self.retry.seen_newer();
-        if let Some(reports) = &mut self.reports {
-            reports.seen_newer();
-        }
+        self.reports.seen_newer();
     }
 }
 
@@ -144,7 +142,7 @@ impl Engine {
             return false;
         }
         if let Some(entry) = self.world.workloads.get_mut(key) {
-            entry.unreported = Some(Unreported { wake_at: None, ..unreported });
+            entry.reason_mut().unreported = Some(Unreported { wake_at: None, ..unreported });
         }
         self.unreported.insert((unreported.since, key.clone()));
         true
@@ -166,7 +164,8 @@ impl Engine {
         let now = self.now;
         let delay = self.config.status_delay.while_waiting(self.backlog.all);
         let entry = self.world.workloads.get_mut(key)?;
-        let unreported = entry.unreported.get_or_insert(Unreported { since: now, wake_at: None });
+        let unreported =
+            entry.reason_mut().unreported.get_or_insert(Unreported { since: now, wake_at: None });
         let due = unreported.since.checked_add(delay).unwrap_or(Timestamp::MAX);
         let due = not_before.map_or(due, |at| at.max(due));
         if due <= now {
@@ -228,7 +227,7 @@ impl Engine {
     /// The reason why a Workload waits is as it was written, or is being written, or it does not wait any more.
     pub(crate) fn reported(&mut self, key: &WorkloadKey) {
         let entry = self.world.workloads.get_mut(key);
-        if let Some(unreported) = entry.and_then(|entry| entry.unreported.take()) {
+        if let Some(unreported) = entry.and_then(|entry| entry.reason.as_mut()?.unreported.take()) {
             self.unreported.remove(&(unreported.since, key.clone()));
         }
     }
@@ -237,7 +236,7 @@ impl Engine {
     pub(crate) fn forget_waiting(&mut self, key: &WorkloadKey, entry: &WorkloadEntry) {
         self.unreleased.remove(key);
         self.unlisted.remove(key);
-        if let Some(unreported) = entry.unreported {
+        if let Some(unreported) = entry.reason.as_ref().and_then(|reason| reason.unreported) {
             self.unreported.remove(&(unreported.since, key.clone()));
         }
         if let Some(open) = entry.open {
@@ -265,7 +264,7 @@ impl Engine {
 
     /// The time before which nothing new is written of others that use what a Workload needs.
     pub(super) fn next_of_others(&self, key: &WorkloadKey) -> Option<Timestamp> {
-        let at = self.world.workloads.get(key)?.message_at?;
+        let at = self.world.workloads.get(key)?.reason.as_ref()?.message_at?;
         Some(later(at, self.config.message_interval_seconds))
     }
 }

@@ -132,7 +132,7 @@ impl Engine {
             && let Some(entry) = self.world.jobs.get_mut(key)
         {
             // It waits for quota from now on.
-            entry.retry.until = None;
+            entry.retry.end_wait();
         }
     }
 
@@ -144,7 +144,7 @@ impl Engine {
             && let Some(job) = self.world.pod_jobs.get_mut(key)
         {
             for fare in job.fares.values_mut().filter(|fare| fare.retry.is_refused()) {
-                fare.retry.until = None;
+                fare.retry.end_wait();
             }
         }
     }

@@ -129,7 +129,7 @@ impl Engine {
             let free = own().filter(|one| one.pod.is_free()).count() - again.len();
             let room = usize::try_from(granted).unwrap_or(0).saturating_sub(free);
             for one in again.into_iter().chain(waiting).take(room) {
-                match one.pod.retry.until.filter(|until| *until > self.now) {
+                match one.pod.retry.until().filter(|until| *until > self.now) {
                     Some(until) => wake = wake.into_iter().chain([until]).min(),
                     None => chosen.push((one.key.clone(), one.pod)),
                 }

@@ -21,7 +21,8 @@ impl JobEntry {
         let less = if self.view.stopping { self.restores.less() } else { Restores::Nothing };
         let at_once = !self.view.stopping || self.retry.is_refused();
         if !self.view.suspended && at_once && less != self.restores {
-            (self.restores, self.retry.until) = (less, None);
+            self.restores = less;
+            self.retry.end_wait();
         }
     }
 

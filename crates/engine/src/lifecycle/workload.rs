@@ -55,6 +55,13 @@ impl Engine {
         if is_being_reserved(entry) || placing && can_be_placed(&entry.object) {
             return;
         }
+        if is(&entry.object.status, Type::Finished) {
+            // It holds and requests nothing: the core does not have to know it.
+            if self.scheduler.drop_workload(key) {
+                self.request_cycle();
+            }
+            return self.nodes_of_workload_changed(key);
+        }
         let around = self.world.around(&key.namespace, &self.config);
         let mut spec =
             ingested::spec(kept, &entry.object, &entry.object.status, &entry.nodes, around, &self.config);
@@ -82,7 +89,7 @@ impl Engine {
             }
             WorkloadState::Pending { requeue_at, keeps_place, invalid, .. } => {
                 *invalid = invalid.take().or_else(|| self.too_many_checks(key));
-                let pause = entry.retry.until.filter(|_| entry.retry.waits(self.now)).map(time);
+                let pause = entry.retry.until().filter(|_| entry.retry.waits(self.now)).map(time);
                 // It gets nothing that cannot be written; nor does, for that reason, another one before it.
                 let backoff = requeue_at.filter(|at| *at > time(self.now));
                 *keeps_place = pause.is_some() && backoff.is_none();
@@ -114,7 +121,7 @@ impl Engine {
         if entry.open.is_some() || self.is_starting(key) {
             return;
         }
-        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+        if let Some(until) = entry.retry.until().filter(|until| *until > self.now) {
             self.wake_at(until, Alarm::Workload(key.clone()));
             return;
         }
@@ -401,4 +408,43 @@ fn object_is_idle(object: &slim::Workload) -> bool {
 /// `seconds` after `since`.
 pub(crate) fn later(since: Timestamp, seconds: i64) -> Timestamp {
     since.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::EngineConfig;
+    use crate::input::{Input, Object};
+
+    fn seen(version: u32, finished: &str) -> Input {
+        let condition = json!({"type": "Finished", "status": finished, "reason": "Succeeded", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let object = json!({
+            "metadata": {"namespace": "ns", "name": "w", "uid": "u", "resourceVersion": version.to_string()},
+            "spec": {"queueName": "q"},
+            "status": {"conditions": [condition]},
+        });
+        Input::Applied(Object::Workload(Box::new(serde_json::from_value(object).unwrap())))
+    }
+
+    #[test]
+    fn the_core_does_not_know_a_finished_workload_but_one_that_is_made_to_continue() {
+        let mut engine = Engine::new(EngineConfig::default());
+        let key = WorkloadKey::new("ns", "w");
+        let mut look = |input| engine.apply(Timestamp::UNIX_EPOCH, input);
+        look(Input::Synced);
+        look(seen(1, "False"));
+        look(seen(2, "True"));
+        assert!(!engine.scheduler.drop_workload(&key));
+        engine.apply(Timestamp::UNIX_EPOCH, seen(3, "False"));
+        assert!(engine.scheduler.drop_workload(&key));
+        engine.apply(Timestamp::UNIX_EPOCH, seen(4, "False"));
+        engine.cycle_needed = false;
+        engine.apply(Timestamp::UNIX_EPOCH, seen(5, "True"));
+        assert!(engine.cycle_needed, "what it may have held is free");
+        engine.cycle_needed = false;
+        engine.apply(Timestamp::UNIX_EPOCH, seen(6, "True"));
+        assert!(!engine.cycle_needed, "nothing is new to decide on");
+        assert_eq!(engine.audit(), Ok(()));
+    }
 }

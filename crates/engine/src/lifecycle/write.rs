@@ -37,7 +37,7 @@ impl Engine {
         self.reporting += usize::from(report);
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         if !report {
-            entry.message_at = None;
+            entry.forget_written_reason();
         }
         if waits_for_pods {
             let generation = entry.object.metadata.generation.unwrap_or(0);

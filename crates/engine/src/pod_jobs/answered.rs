@@ -74,7 +74,7 @@ impl Engine {
         {
             fare.uncertain &= open.purpose != Purpose::Read;
             fare.retry.succeeded(open.purpose);
-            if !fare.uncertain && fare.retry.failures == 0 {
+            if !fare.uncertain && !fare.retry.has_failed() {
                 job.fares.remove(name);
             }
         }

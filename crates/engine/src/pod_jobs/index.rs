@@ -89,7 +89,7 @@ impl PodJob {
 
     /// Whether a write on a pod is not to be tried again yet, and until when.
     pub fn waits(&self, pod: &str, now: Timestamp) -> Option<Timestamp> {
-        self.fares.get(pod)?.retry.until.filter(|until| *until > now)
+        self.fares.get(pod)?.retry.until().filter(|until| *until > now)
     }
 
     /// When new pods may be made owners of the group's Workload, if not now. That write contains all owners: in a large group there is at most one a

@@ -278,7 +278,7 @@ impl Engine {
         if entry.open.is_some() {
             return;
         }
-        if let Some(until) = entry.retry.until.filter(|until| *until > self.now) {
+        if let Some(until) = entry.retry.until().filter(|until| *until > self.now) {
             return self.wake_at(until, Alarm::Object(object.clone()));
         }
         entry.open = Some(self.outbox.write(object.clone(), purpose, write, then));
@@ -385,7 +385,7 @@ impl Engine {
 
     /// Whether a template belongs to its request, or cannot be made to: that must not keep what the request holds.
     fn is_handed_over(&self, template: &ObjectRef) -> bool {
-        let failed = || self.statuses.get(template).is_some_and(|entry| entry.retry.until.is_some());
+        let failed = || self.statuses.get(template).is_some_and(|entry| entry.retry.until().is_some());
         self.made.moved.contains(template) || failed()
     }
 

@@ -105,7 +105,7 @@ impl Engine {
         }
         let Some(workload) = self.placed_workload(first, pods) else { return };
         let writes = self.writes_on_placed(&workload, pods);
-        let retries = |pod: &JobPod| pod.retry.until.filter(|until| *until > self.now);
+        let retries = |pod: &JobPod| pod.retry.until().filter(|until| *until > self.now);
         let bound = self.may_move_slices(&workload).then_some(Stage::Bound);
         let stages = [Some(Stage::Gated), Some(Stage::Unbound), bound];
         let waiting = self.placed_at(first, pods, stages).filter_map(|(_, pod)| retries(pod)).min();

@@ -1,6 +1,7 @@
 //! Which events are new, and which repeat one that was sent a short while ago.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 /// After this pause the same event is a new one (client-go ends a series after the same time).
@@ -34,19 +35,19 @@ pub struct Update {
 
 #[derive(Clone, Debug)]
 struct Series {
-    name: String,
+    name: Box<str>,
     count: i32,
     last: Duration,
     sent_at: Duration,
-    /// The latest note.
-    note: String,
-    /// Whether the event has that note.
-    note_is_sent: bool,
+    /// The hash of the latest note.
+    note: u64,
+    /// That note, while the event does not have it. Notes are long, and thousands of series are remembered.
+    unsent: Option<Box<str>>,
 }
 
 impl Series {
-    fn new(name: String, note: &str, (last, sent_at): (Duration, Duration)) -> Self {
-        Self { name, count: 1, last, sent_at, note: note.to_owned(), note_is_sent: true }
+    fn new(name: &str, note: u64, (last, sent_at): (Duration, Duration)) -> Self {
+        Self { name: name.into(), count: 1, last, sent_at, note, unsent: None }
     }
 
     /// Whether an event that happened then belongs to it.
@@ -62,13 +63,12 @@ impl Series {
     /// The update to send now.
     fn update(&mut self, now: Duration) -> Update {
         self.sent_at = now;
-        let news = !std::mem::replace(&mut self.note_is_sent, true);
-        let note = news.then(|| self.note.clone());
-        Update { name: self.name.clone(), count: self.count, note, last: self.last }
+        let note = self.unsent.take().map(String::from);
+        Update { name: self.name.to_string(), count: self.count, note, last: self.last }
     }
 }
 
-/// Remembers the last events, at most `capacity` of them.
+/// Remembers the last events, at most `capacity` of them. Keys are cheap to clone.
 #[derive(Debug)]
 pub struct Dedup<K> {
     entries: BTreeMap<K, Series>,
@@ -76,6 +76,8 @@ pub struct Dedup<K> {
     /// The series with unsent counts, by when they have to be sent.
     pending_updates: BTreeSet<(Duration, K)>,
     capacity: usize,
+    /// Of notes.
+    hasher: RandomState,
 }
 
 impl<K: Ord + Clone> Dedup<K> {
@@ -86,6 +88,7 @@ impl<K: Ord + Clone> Dedup<K> {
             order: VecDeque::new(),
             pending_updates: BTreeSet::new(),
             capacity: capacity.max(1),
+            hasher: RandomState::new(),
         }
     }
 
@@ -103,17 +106,18 @@ impl<K: Ord + Clone> Dedup<K> {
         (happened, now): (Duration, Duration),
         name: impl FnOnce() -> String,
     ) -> EventAction {
+        let hash = self.hasher.hash_one(note);
         if let Some(entry) = self.entries.get_mut(key) {
             if !entry.goes_on(happened) {
                 self.pending_updates.remove(&(entry.due(), key.clone()));
-                *entry = Series::new(name(), note, (happened, now));
-                return EventAction::Create(entry.name.clone());
+                let name = name();
+                *entry = Series::new(&name, hash, (happened, now));
+                return EventAction::Create(name);
             }
             entry.last = happened;
             entry.count = entry.count.saturating_add(1);
-            if entry.note != note {
-                note.clone_into(&mut entry.note);
-                entry.note_is_sent = false;
+            if entry.note != hash {
+                (entry.note, entry.unsent) = (hash, Some(note.into()));
             }
             if now.saturating_sub(entry.sent_at) < UPDATE {
                 self.pending_updates.insert((entry.due(), key.clone()));
@@ -128,7 +132,7 @@ impl<K: Ord + Clone> Dedup<K> {
             self.drop_entry(&oldest);
         }
         let name = name();
-        self.entries.insert(key.clone(), Series::new(name.clone(), note, (happened, now)));
+        self.entries.insert(key.clone(), Series::new(&name, hash, (happened, now)));
         self.order.push_back(key.clone());
         EventAction::Create(name)
     }
@@ -242,6 +246,22 @@ mod tests {
         let mut dedup = Dedup::new(8);
         offer(&mut dedup, "a", 0);
         assert_eq!(offer(&mut dedup, "a", 400), EventAction::Create("a.400".to_owned()));
+    }
+
+    #[test]
+    fn a_note_is_kept_until_it_is_sent() {
+        let mut dedup = Dedup::new(8);
+        let kept = |dedup: &Dedup<&str>| dedup.entries["a"].unsent.clone();
+        noted(&mut dedup, "a", "first", 0);
+        noted(&mut dedup, "a", "first", 1);
+        assert_eq!(kept(&dedup), None, "the event has it");
+        noted(&mut dedup, "a", "second", 2);
+        assert_eq!(kept(&dedup).as_deref(), Some("second"));
+        assert_eq!(due(&mut dedup, UPDATE), [("a", update("a.0", 3, Some("second"), 2))]);
+        assert_eq!(kept(&dedup), None);
+        assert_eq!(noted(&mut dedup, "a", "first", 11), EventAction::Counted);
+        let again = update("a.0", 4, Some("first"), 11);
+        assert_eq!(due(&mut dedup, Duration::from_secs(20)), [("a", again)]);
     }
 
     #[test]

@@ -52,8 +52,8 @@ pub(crate) const NOTE_BYTES: usize = 1024;
 /// Reasons and actions are at most 128 bytes long.
 pub(crate) const WORD_BYTES: usize = 128;
 
-/// Events with one key are one series; their notes may differ.
-type Key = (ObjectRef, Arc<str>, &'static str, String, String, Option<u32>);
+/// Events with one key are one series; their notes may differ. Thousands are remembered, each in several places.
+type Key = Arc<(ObjectRef, Arc<str>, &'static str, String, String, Option<u32>)>;
 
 /// Takes events from anywhere.
 #[derive(Clone, Debug)]
@@ -241,14 +241,14 @@ async fn send(client: &Client, call: &Call, pauses: Backoff) -> Result<(), CallE
 }
 
 fn key(event: &Event) -> Key {
-    (
+    Arc::new((
         event.object.clone(),
         Arc::clone(&event.uid),
         event.reporter,
         format!("{}/{}", event.type_.as_str(), event.reason),
         event.action.clone(),
         event.attempt,
-    )
+    ))
 }
 
 /// A new name for an event on an object of that name.

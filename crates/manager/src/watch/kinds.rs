@@ -59,7 +59,9 @@ impl Watched for slim::Workload {
             return Ok(answer.into());
         }
         if let Some(spec) = known.spec(&meta.uid, meta.generation) {
-            return Ok(seen.read::<slim::WorkloadRest>()?.with(spec).into());
+            let object = seen.read::<slim::WorkloadRest>()?.with(spec);
+            known.seen(&object);
+            return Ok(object.into());
         }
         let read: Documented<Self> = seen.read()?;
         known.seen(&read.object);

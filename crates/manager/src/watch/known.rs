@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use sluice_api::conditions::{WorkloadCondition, is_true};
 use sluice_api::job::{JobPodSet, JobView};
 use sluice_api::slim::{Workload, WorkloadSpec};
 use sluice_engine::input::Object;
@@ -20,7 +21,7 @@ const OWNERS: usize = 8;
 const TEXT: usize = 4 << 10;
 /// The highest number of its tolerations and scheduling gates.
 const LISTED: usize = 32;
-/// How many specs are kept. Specs that the engine has dropped take no memory.
+/// How many specs are kept. One that nothing has any more still takes some hundred bytes: those of ended Workloads are forgotten at once.
 const SPECS: usize = 2048;
 
 /// The latest values by UID: between `most` and twice as many.
@@ -173,12 +174,17 @@ impl Known {
         }
     }
 
-    /// A Workload was decoded as a whole.
+    /// A Workload was decoded.
     pub fn seen(&self, workload: &Workload) {
         let metadata = &workload.metadata;
         // Without generations, specs cannot be distinguished.
         if let (Some(uid), Some(generation @ 1..)) = (metadata.uid.as_deref(), metadata.generation) {
-            self.tables().specs.put(uid.into(), (generation, Arc::downgrade(&workload.spec)));
+            let specs = &mut self.tables().specs;
+            if is_over(workload) {
+                specs.take(uid);
+            } else if specs.get(uid).is_none_or(|(_, known)| known.as_ptr() != Arc::as_ptr(&workload.spec)) {
+                specs.put(uid.into(), (generation, Arc::downgrade(&workload.spec)));
+            }
         }
     }
 
@@ -207,6 +213,12 @@ impl Known {
         let (_, spec) = tables.specs.get(uid).filter(|(of, _)| *of == generation)?;
         spec.upgrade()
     }
+}
+
+/// Whether nothing more is expected of a Workload.
+fn is_over(workload: &Workload) -> bool {
+    is_true(&workload.status.conditions, WorkloadCondition::Finished.as_str())
+        && workload.metadata.finalizers.as_ref().is_none_or(Vec::is_empty)
 }
 
 /// Whether a copy of a Workload is worth its room.
@@ -384,5 +396,25 @@ mod tests {
         assert!(known.spec("u", 3).is_none() && known.spec("v", 2).is_none());
         drop(kept);
         assert!(known.spec("u", 2).is_none());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_the_spec_of_an_ended_workload() {
+        let known = Known::default();
+        let seen = |more: &Value, finished: bool| {
+            let Object::Workload(mut seen) = workload("u", "7", more) else { unreachable!("it is one") };
+            if finished {
+                let condition = json!({"type": "Finished", "status": "True", "reason": "Succeeded", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"});
+                seen.status.conditions.push(serde_json::from_value(condition).unwrap());
+            }
+            known.seen(&seen);
+            let specs = &known.tables().specs;
+            specs.get("u").map(|(_, spec)| Weak::ptr_eq(spec, &Arc::downgrade(&seen.spec)))
+        };
+        assert_eq!(seen(&json!({}), false), Some(true));
+        let held = json!({"finalizers": ["kueue.x-k8s.io/resource-in-use"]});
+        assert_eq!(seen(&held, true), Some(true), "it is released first");
+        assert_eq!(seen(&json!({}), true), None);
     }
 }
