@@ -86,7 +86,9 @@ async fn sent_at_the_end(status: u16) -> (usize, bool) {
                 opened.acquire().await.unwrap().forget();
                 return fake_api::failed(status, "NotNow");
             }
-            found(&json!({"metadata": {"name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}))
+            found(
+                &json!({"metadata": {"name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
+            )
         }
     });
     let (answering, mut answered) = noting();
