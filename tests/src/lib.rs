@@ -5,5 +5,7 @@ pub mod book;
 pub mod history;
 pub mod place;
 pub mod queues;
+pub mod reviewed;
+pub mod rights;
 pub mod soak;
 pub mod story;

@@ -13,6 +13,8 @@ use sluice_testkit::ControlPlane;
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::workloads;
 
+use crate::reviewed::{answered, reviewed};
+
 /// How long one effect may take on a busy machine: reports are written one at a time while the API server is slow, after everything else.
 pub const DEADLINE: Duration = Duration::from_mins(3);
 
@@ -183,12 +185,23 @@ impl<'a> Place<'a> {
         self.make_job(&job(name, queue, cpu, 1, 3_600)).await
     }
 
-    /// Makes a Job.
+    /// Makes a Job, again if a webhook has not answered.
     ///
     /// # Errors
     ///
-    /// If `job` is none, the API server cannot be reached, or it or a webhook refuses the Job.
+    /// If `job` is none, or it is refused or a webhook does not answer: see [`answered`].
     pub async fn make_job(&self, job: &Value) -> Result<()> {
+        let job = serde_json::from_value(job.clone()).context("reading a Job")?;
+        let (jobs, params) = (self.jobs(), PostParams::default());
+        answered("making a Job", || jobs.create(&params, &job)).await
+    }
+
+    /// Makes a Job in one attempt, of which a test wants to see what comes.
+    ///
+    /// # Errors
+    ///
+    /// If `job` is none, the API server cannot be reached, it or a webhook refuses the Job, or a webhook does not answer.
+    pub async fn make_job_once(&self, job: &Value) -> Result<()> {
         let job = serde_json::from_value(job.clone()).context("reading a Job")?;
         self.jobs().create(&PostParams::default(), &job).await.context("making a Job")?;
         Ok(())
@@ -198,9 +211,10 @@ impl<'a> Place<'a> {
     ///
     /// # Errors
     ///
-    /// If the API server cannot be reached, there is no such Job, or it or a webhook refuses the change.
+    /// If there is no such Job, or the change is refused or a webhook does not answer: see [`reviewed`].
     pub async fn patch_job(&self, name: &str, patch: Value) -> kube::Result<Job> {
-        self.jobs().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+        let (jobs, params, patch) = (self.jobs(), PatchParams::default(), Patch::Merge(patch));
+        reviewed("changing a Job", || jobs.patch(name, &params, &patch)).await
     }
 
     /// Deletes a Job with its pods.
@@ -247,8 +261,8 @@ impl<'a> Place<'a> {
         eventually(&format!("the Workload of {}/{job}", self.name), DEADLINE, || async {
             let found = workloads::of_job(&self.client, &self.name, job).await?;
             Ok(match found {
-                Some(workload) => sluice_testkit::wait::Progress::Done(workload),
-                None => sluice_testkit::wait::Progress::NotYet("none".to_owned()),
+                Some(workload) => Progress::Done(workload),
+                None => Progress::NotYet("none".to_owned()),
             })
         })
         .await
@@ -445,27 +459,6 @@ pub async fn create(api: &Api<DynamicObject>, mut object: Value) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(object).context("reading an object")?;
     let params = PostParams::default();
     answered(&format!("making one of {kind}"), || api.create(&params, &object)).await
-}
-
-/// Repeats a write as a user does while a webhook does not answer: after the manager was killed, the API server still sends a first request on
-/// its connection to the dead one. Such a write was not carried out.
-///
-/// # Errors
-///
-/// If the API server cannot be reached or refuses the write, or a webhook still does not answer after three minutes ([`DEADLINE`]).
-pub async fn answered<T, F>(what: &str, write: impl Fn() -> F) -> Result<()>
-where
-    F: Future<Output = kube::Result<T>>,
-{
-    let written = eventually(what, DEADLINE, || async {
-        Ok(match write().await {
-            Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => {
-                Progress::NotYet(status.message)
-            }
-            other => Progress::Done(other.map(drop)),
-        })
-    });
-    written.await?.with_context(|| what.to_owned())
 }
 
 /// Changes an object of one of Kueue's kinds.

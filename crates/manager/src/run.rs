@@ -7,7 +7,7 @@ mod servers;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -146,6 +146,8 @@ struct Running {
     elected: bool,
     fatal: mpsc::Receiver<String>,
     tasks: Vec<JoinHandle<()>>,
+    /// How long each part may take when the process ends.
+    patience: Duration,
 }
 
 impl Parts {
@@ -292,6 +294,7 @@ impl Parts {
             elected,
             fatal: fatals,
             tasks,
+            patience: ending::PATIENCE,
         })
     }
 

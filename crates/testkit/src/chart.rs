@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use json_patch::merge;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Api;
+use kube::ResourceExt as _;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::assets::{self, Tool, workspace};
@@ -21,6 +23,9 @@ pub const NAMESPACE: &str = "kueue-system";
 pub const RELEASE: &str = "sluice";
 /// The ServiceAccount that the chart makes for the manager.
 pub const SERVICE_ACCOUNT: &str = "kueue-controller-manager";
+
+/// How long the API server waits for a webhook after [`wait_long_for_webhooks`]: as long as it can.
+pub const LONG_WAIT: Duration = Duration::from_secs(30);
 
 /// Runs helm against the plane; its standard output.
 ///
@@ -100,6 +105,36 @@ pub async fn install(plane: &ControlPlane, setup: Setup, values: &Value) -> Resu
         serde_saphyr::from_str(&text).context("reading the configuration that the chart made")?;
     let kubeconfig = plane.kubeconfig_for_service_account(NAMESPACE, SERVICE_ACCOUNT).await?;
     Ok(Setup { configuration, kubeconfig, ..setup })
+}
+
+/// Makes the API server wait for the webhooks of the chart for [`LONG_WAIT`], also for those that let everything pass if there is no answer in two
+/// seconds. The manager answers as soon as before, within five seconds: so nothing is refused, or let in without a review, because the machine is
+/// busy. For planes whose tests are not about late answers; before the manager starts.
+///
+/// # Errors
+///
+/// If the API server cannot be reached, the chart has no webhooks there, or they keep other waits.
+pub async fn wait_long_for_webhooks(plane: &ControlPlane) -> Result<()> {
+    let client = plane.client().await?;
+    let ours = ListParams::default().labels(&format!("app.kubernetes.io/instance={RELEASE}"));
+    let wait = json!(LONG_WAIT.as_secs());
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        let kind_of = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind_of));
+        let found = all.list(&ours).await.with_context(|| format!("listing each {kind}"))?.items;
+        ensure!(!found.is_empty(), "the chart has no {kind}");
+        for configuration in found {
+            let hooks = configuration.data["webhooks"].as_array().into_iter().flatten();
+            let hooks: Vec<_> =
+                hooks.map(|hook| json!({"name": hook["name"], "timeoutSeconds": wait})).collect();
+            let patch = Patch::Strategic(json!({"webhooks": hooks}));
+            let patched = all.patch(&configuration.name_any(), &PatchParams::default(), &patch).await;
+            let patched = patched.with_context(|| format!("changing the {kind}"))?;
+            let mut hooks = patched.data["webhooks"].as_array().into_iter().flatten();
+            ensure!(hooks.all(|hook| hook["timeoutSeconds"] == wait), "{}", patched.data);
+        }
+    }
+    Ok(())
 }
 
 /// Removes the release, as `helm uninstall` does.

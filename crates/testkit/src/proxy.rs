@@ -80,6 +80,10 @@ struct ProxyState {
     cut: bool,
     writes_until_cut: Option<usize>,
     writes: Vec<Write>,
+    /// The paths of those that are sent to the API server and not noted yet.
+    under_way: Vec<String>,
+    /// How many of them had no answer.
+    unanswered: usize,
     refused: usize,
     scopes: Scopes,
     disruptions: Disruptions,
@@ -220,6 +224,17 @@ impl FaultProxy {
         self.shared.state().writes.clone()
     }
 
+    /// The paths of the writes that are sent to the API server and not noted in [`FaultProxy::writes`] yet. Their effects may be seen before.
+    pub fn writes_under_way(&self) -> Vec<String> {
+        self.shared.state().under_way.clone()
+    }
+
+    /// How many writes, without housekeeping, the API server did not answer since the start or the last [`FaultProxy::forget_writes`], or only after the
+    /// client had given them up. They are not in [`FaultProxy::writes`], and may have been carried out.
+    pub fn unanswered_writes(&self) -> usize {
+        self.shared.state().unanswered
+    }
+
     /// Counts the steps for a namespace and the cluster-wide objects of the same name, from now on; one of them meets this fault.
     pub fn begin_scope(&self, name: &str, fault: Option<Fault>) {
         self.shared.state().scopes.begin(name, fault);
@@ -237,7 +252,9 @@ impl FaultProxy {
 
     /// Restarts counting.
     pub fn forget_writes(&self) {
-        self.shared.state().writes.clear();
+        let mut state = self.shared.state();
+        state.writes.clear();
+        state.unanswered = 0;
     }
 }
 
@@ -307,6 +324,35 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
+/// A write that is sent to the API server and not noted yet, until this is dropped.
+struct UnderWay<'a> {
+    shared: &'a Shared,
+    path: String,
+    answered: bool,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(shared: &'a Shared, path: &str) -> Self {
+        shared.state().under_way.push(path.to_owned());
+        Self { shared, path: path.to_owned(), answered: false }
+    }
+
+    /// It was answered, and is noted.
+    fn ends(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        if let Some(at) = state.under_way.iter().position(|path| *path == self.path) {
+            state.under_way.swap_remove(at);
+        }
+        state.unanswered += usize::from(!self.answered && !step::is_housekeeping(&self.path));
+    }
+}
+
 /// The error that breaks a connection.
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
@@ -343,12 +389,16 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     }
     // The upstream client puts the API server's address in front.
     head.uri = head.uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
+    let mut under_way = write.then(|| UnderWay::begin(&shared, &path));
     let response = shared.upstream.send(Request::from_parts(head, Body::from(body.to_vec()))).await?;
     if write {
         let status = response.status();
         verdict = shared.state().scopes.note(sent, status.is_success(), verdict);
         let write = Write { method, path, query, status: status.as_u16() };
         let last = shared.state().note(write);
+        if let Some(answered) = under_way.take() {
+            answered.ends();
+        }
         if last {
             shared.state().cut();
             // This task is aborted by the cut; the answer is never sent.
@@ -374,6 +424,22 @@ mod tests {
         assert!(write("/apis/coordination.k8s.io/v1/namespaces/a/leases/b").is_housekeeping());
         assert!(write("/apis/events.k8s.io/v1/namespaces/a/events").is_housekeeping());
         assert!(!write("/apis/kueue.x-k8s.io/v1beta2/namespaces/events-team/workloads/b").is_housekeeping());
+    }
+
+    #[tokio::test]
+    async fn a_write_is_under_way_until_it_is_noted_or_has_no_answer() {
+        let upstream = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let shared = Shared { state: Mutex::default(), upstream };
+        let under_way = || shared.state().under_way.clone();
+        let [first, second, again] = ["/a", "/b", "/a"].map(|path| UnderWay::begin(&shared, path));
+        first.ends();
+        assert_eq!((under_way().len(), shared.state().unanswered), (2, 0));
+        drop(second);
+        assert_eq!(under_way(), ["/a"]);
+        drop(again);
+        assert_eq!(under_way(), [""; 0]);
+        drop(UnderWay::begin(&shared, "/apis/coordination.k8s.io/v1/namespaces/a/leases/b"));
+        assert_eq!(shared.state().unanswered, 2);
     }
 
     #[test]

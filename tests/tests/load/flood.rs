@@ -106,7 +106,7 @@ async fn given_queue(place: &Place<'_>) -> Result<Option<String>> {
 /// the slowest took.
 async fn honest(place: &Place<'_>, name: &str) -> Result<Duration> {
     let began = Instant::now();
-    place.make_job(&job(name, "lq", 1, 1, 3_600)).await?;
+    place.make_job_once(&job(name, "lq", 1, 1, 3_600)).await?;
     let made = began.elapsed();
     let queue = given_queue(place).await?;
     ensure!(queue.as_deref() == Some("default"), "a Job without a queue passed without an answer");
@@ -127,7 +127,7 @@ struct Served {
     /// The Jobs that they made.
     made: Vec<String>,
     slowest: Duration,
-    /// What failed after a while.
+    /// What failed after a while, or by a connection that was closed.
     late: Vec<String>,
 }
 
@@ -146,7 +146,10 @@ async fn users(place: &Place<'_>, prefix: &str, over: &AtomicBool) -> Served {
             }
             Err(why) => {
                 let why = format!("{name} after {:?}: {why:#}", began.elapsed());
-                assert!(began.elapsed() >= HEALTH, "{why}");
+                // A connection that the API server is slow to open may be closed as one of the flood.
+                let closed =
+                    ["EOF", "connection reset", "broken pipe"].iter().any(|broken| why.contains(broken));
+                assert!(began.elapsed() >= HEALTH || closed, "{why}");
                 served.late.push(why);
             }
         }

@@ -26,6 +26,8 @@ const QUEUES: usize = 20;
 /// Jobs of the bare loop, whose rate alone is of interest: as few as give it.
 const BARE: usize = 400;
 const DEADLINE: Duration = Duration::from_mins(5);
+/// So often everything is done at most, on a machine that stands still.
+const TRIES: usize = 3;
 /// Jobs that their users make at once.
 const USERS: usize = 16;
 /// As many writes at once as the manager makes.
@@ -195,7 +197,17 @@ fn rate(jobs: usize, took: Duration) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_jobs_take_three_writes_each() {
-    let number_of_jobs = *JOBS;
+    // A write that hangs beside others is given up and made again: a machine that stands still may show that, and then says nothing of the others.
+    for _ in 0..TRIES {
+        if take_three_writes_each(*JOBS).await {
+            return;
+        }
+    }
+    panic!("in each of {TRIES} runs a write was given up");
+}
+
+/// Counts the writes of so many Jobs; false if one of them was given up without an answer.
+async fn take_three_writes_each(number_of_jobs: usize) -> bool {
     let plane = ControlPlane::builder().start().await.unwrap();
     apply(&plane, SETUP).await.unwrap();
     let proxy = FaultProxy::start(&plane).await.unwrap();
@@ -219,12 +231,20 @@ async fn a_thousand_jobs_take_three_writes_each() {
         .await;
     eventually("all Jobs to be started", DEADLINE, || async {
         let started = proxy.writes().iter().filter(|write| sort(write) == "jobs").count();
-        Ok(progress(started == number_of_jobs, format!("{started} of {number_of_jobs}")))
+        let known = started == number_of_jobs || proxy.unanswered_writes() > 0;
+        Ok(progress(known, format!("{started} of {number_of_jobs}")))
     })
     .await
     .unwrap();
     let took = began.elapsed();
     wait_for_rest(&proxy).await;
+    let given_up = proxy.unanswered_writes();
+    if given_up > 0 {
+        println!("{given_up} writes had no answer in time");
+        manager.stop().await.unwrap();
+        plane.stop();
+        return false;
+    }
 
     let mut counts = BTreeMap::<String, usize>::new();
     let mut refused = Vec::new();
@@ -269,4 +289,5 @@ async fn a_thousand_jobs_take_three_writes_each() {
     }
     assert!(refused.is_empty(), "{refused:?}");
     plane.stop();
+    true
 }

@@ -69,6 +69,7 @@ async fn make() -> Bed {
     }));
     let plurals = json!({"managerConfig": {"externalPlurals": {external::ENTRY: external::PLURAL}}});
     let setup = chart::install(plane, setup, &plurals).await.unwrap();
+    chart::wait_long_for_webhooks(plane).await.unwrap();
     let manager = Manager::start(plane, setup).await.unwrap();
     manager.must_not_end();
     crds::wait_until_converting(&client).await.unwrap();

@@ -21,9 +21,10 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, crds, plugin};
+use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, client_of, crds, plugin};
 use sluice_tests::place::DEADLINE;
 use sluice_tests::queues;
+use sluice_tests::rights::wait_until_allowed;
 
 const NAMESPACE: &str = "kueue-system";
 
@@ -190,6 +191,9 @@ async fn the_simulator_only_reads(plane: &ControlPlane, client: &Client) {
     let account = ServiceAccount { metadata, ..ServiceAccount::default() };
     accounts.create(&PostParams::default(), &account).await.unwrap();
     apply(plane, READER).await.unwrap();
+    let reader = plane.kubeconfig_for_service_account("default", "reader").await.unwrap();
+    let reader = client_of(&reader).await.unwrap();
+    wait_until_allowed(&reader, None, "list", ("kueue.x-k8s.io", "workloads")).await.unwrap();
     let proxy = FaultProxy::start(plane).await.unwrap();
     let kubeconfig = plane.kubeconfig_through(&proxy.url(), "default", "reader").await.unwrap();
     let kubeconfig = kubeconfig.display().to_string();

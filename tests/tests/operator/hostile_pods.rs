@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Limits, Manager, Setup, chart, client_of, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, job};
+use sluice_tests::rights::wait_until_allowed;
 
 use crate::bed::bed;
 use crate::pods::{make, pod, pods, states, workload};
@@ -148,7 +149,9 @@ async fn tenant(place: &Place<'_>) -> Api<Pod> {
     });
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
     let kubeconfig = place.plane.kubeconfig_for_service_account(&place.name, "default").await.unwrap();
-    Api::namespaced(client_of(&kubeconfig).await.unwrap(), &place.name)
+    let user = client_of(&kubeconfig).await.unwrap();
+    wait_until_allowed(&user, Some(&place.name), "create", ("", "pods")).await.unwrap();
+    Api::namespaced(user, &place.name)
 }
 
 /// A pod of an admitted job stays known as one: without the marks it could grow.

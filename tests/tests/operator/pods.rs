@@ -10,6 +10,7 @@ use sluice_testkit::metrics::{Scraper, sum};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds, nodes};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job, reported};
+use sluice_tests::reviewed::reviewed;
 
 use crate::bed::bed;
 
@@ -43,7 +44,8 @@ pub fn pods(place: &Place<'_>) -> Api<Pod> {
 }
 
 pub async fn make(place: &Place<'_>, pod: Value) -> kube::Result<Pod> {
-    pods(place).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await
+    let (pods, params, pod) = (pods(place), PostParams::default(), serde_json::from_value(pod).unwrap());
+    reviewed("making a pod", || pods.create(&params, &pod)).await
 }
 
 pub async fn delete(place: &Place<'_>, name: &str) {
@@ -258,7 +260,9 @@ async fn a_stopped_manager_blocks_no_pod_that_names_no_queue_and_none_outside_th
         pod["metadata"]["labels"] = json!({});
         pod
     };
-    assert!(make(&selected, pod("blocked", 3_600)).await.is_err(), "it would run without quota");
+    let blocked = serde_json::from_value(pod("blocked", 3_600)).unwrap();
+    let made = pods(&selected).create(&PostParams::default(), &blocked).await;
+    assert!(made.is_err(), "it would run without quota");
     make(&selected, unqueued("plain")).await.unwrap();
     make(&other, pod("queued-elsewhere", 3_600)).await.unwrap();
     let system = Place { name: "kube-system".to_owned(), ..other };

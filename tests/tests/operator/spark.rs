@@ -12,9 +12,9 @@ use kube::api::{
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_testkit::assets::Tool;
-use sluice_testkit::needs;
 use sluice_testkit::spark::{self, Operator};
 use sluice_testkit::wait::{Progress, eventually, progress};
+use sluice_testkit::{chart, needs};
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, reported};
 use tokio::sync::OnceCell;
 
@@ -278,8 +278,8 @@ async fn a_driver_that_needs_more_than_an_executor_gets_quota_for_all_of_its_con
     place.wait_for_counts([0, 0, 0]).await.unwrap();
 }
 
-/// An answer within that time is the webhook's: the API server lets a pod without a queue pass if there is none for two seconds.
-const IN_TIME: Duration = Duration::from_millis(1_800);
+/// An answer within that time is the webhook's: the API server lets a pod without a queue pass if there is none for a second longer.
+const IN_TIME: Duration = chart::LONG_WAIT.saturating_sub(Duration::from_secs(1));
 
 /// Makes a pod with the operator's label, and no queue; how many gates hold it.
 async fn look_alike(place: &Place<'_>, application: &str, name: &str, owners: &Value) -> usize {

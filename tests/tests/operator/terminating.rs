@@ -80,12 +80,7 @@ async fn a_stopped_or_deleted_jobset_holds_its_quota_until_its_pods_ended_or_the
     place.wait_for_condition("new", "QuotaReserved", "False/WaitingForQuota").await.unwrap();
 
     // The status of the queue follows within a second.
-    eventually("the quota to be reported as held", DEADLINE, || async {
-        let reserved = place.reserved_cpu().await?;
-        Ok(progress(reserved == "2", reserved))
-    })
-    .await
-    .unwrap();
+    place.wait_for_reserved_cpu("2").await.unwrap();
 
     let workload = place.workload("old").await.unwrap();
     let name = workload["metadata"]["name"].as_str().unwrap();
@@ -110,6 +105,7 @@ async fn a_stopped_or_deleted_jobset_holds_its_quota_until_its_pods_ended_or_the
     // A JobSet that is deleted has pods as long, though nothing says so but they.
     apply(plane, &jobset(&place, "last", "well", &held)).await.unwrap();
     place.wait_for_condition("last", "QuotaReserved", "False/WaitingForQuota").await.unwrap();
+    place.wait_for_reserved_cpu("2").await.unwrap();
     kubectl(plane, &["delete", "-n", &place.name, "jobset", "new", "--wait=false"]).await.unwrap();
     eventually("the Jobs to be gone", DEADLINE, || async {
         let seen = pods(&place, "new").await;

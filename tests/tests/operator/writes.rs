@@ -12,6 +12,7 @@ use sluice_testkit::metrics::{Scraper, sum};
 use sluice_testkit::wait::{Progress, consistently, eventually, progress};
 use sluice_testkit::{FaultProxy, Manager, Write, workloads};
 use sluice_tests::place::{DEADLINE, Place};
+use sluice_tests::reviewed::answered;
 
 use crate::status::{shared, start_with};
 
@@ -32,7 +33,9 @@ async fn make_with(here: &Place<'_>, name: &str, cpu: u32, priority: i32) {
         "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name},
         "spec": {"queueName": "lq", "priority": priority, "podSets": [{"name": "main", "count": 1, "template": template}]},
     });
-    api(here).create(&PostParams::default(), &serde_json::from_value(workload).unwrap()).await.unwrap();
+    let (api, params, workload) =
+        (api(here), PostParams::default(), serde_json::from_value(workload).unwrap());
+    answered("making a Workload", || api.create(&params, &workload)).await.unwrap();
 }
 
 /// Says that a Workload has finished, as the harness of another project would.

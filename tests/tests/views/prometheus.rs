@@ -361,7 +361,7 @@ async fn a_real_prometheus_scrapes_alerts_and_draws() {
     manager.stop().await.unwrap();
     fires(&prometheus, "SluiceLeaderMissing", "severity=\"critical\"").await;
     eventually("SluiceWebhookFailing to fire", DEADLINE, || async {
-        let refused = stuck.make_job(&job("late", "lq", 1, 1, 1)).await;
+        let refused = stuck.make_job_once(&job("late", "lq", 1, 1, 1)).await;
         assert!(refused.is_err(), "the webhook is called");
         let found = prometheus.query("ALERTS{alertname=\"SluiceWebhookFailing\"}").await?;
         Ok(progress(!found.is_empty(), "not yet"))

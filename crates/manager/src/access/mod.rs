@@ -270,12 +270,16 @@ impl Access {
     /// If this user or all users together were asked about too often lately, or the API server cannot be reached, refuses the review or does not
     /// answer within 5 s.
     pub async fn may(&self, user: &User, what: &Attributes) -> Result<bool, AccessError> {
+        self.may_at(user, what, Instant::now()).await
+    }
+
+    async fn may_at(&self, user: &User, what: &Attributes, now: Instant) -> Result<bool, AccessError> {
         let spec = spec(user, what);
         let key = spec.to_string();
-        if let Some(may) = lock(&self.rights).get(&key, Instant::now()) {
+        if let Some(may) = lock(&self.rights).get(&key, now) {
             return Ok(may);
         }
-        if !lock(&self.askers).take(&user.username, Instant::now()) {
+        if !lock(&self.askers).take(&user.username, now) {
             return Err(AccessError::TooMany);
         }
         let may = self.reviewed(spec).await?;

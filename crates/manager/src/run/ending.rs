@@ -16,7 +16,7 @@ use crate::signals::Signals;
 /// Writes are sent for this long after SIGTERM.
 const DRAIN: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
 /// How long everything else may take after that.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long giving the lease back may take. Tests want to see that it is given back, however busy the machine is.
 const RELEASE: Duration = if cfg!(test) { Duration::from_mins(1) } else { PATIENCE };
 
@@ -91,16 +91,16 @@ impl Running {
         // This also covers what the engine still emits before it steps down, however late that is.
         self.writer.abandon();
         self.engine.step_down();
-        let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        let _ = tokio::time::timeout(self.patience, self.engine.ask(|_| ())).await;
         self.registry.set_role(Role::Follower);
     }
 
     /// A part of the process is dead: nothing more is decided or sent. Once all that was sent is answered, the lease is given back at once.
     pub(super) async fn give_up(self) {
         self.engine.step_down();
-        let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        let _ = tokio::time::timeout(self.patience, self.engine.ask(|_| ())).await;
         self.writer.forget_waiting();
-        if !self.writer.clone().is_quiet(PATIENCE).await {
+        if !self.writer.clone().is_quiet(self.patience).await {
             warn!("a write is still in progress: the lease is not released, and expires by itself");
             self.writer.abandon();
             return;
@@ -117,11 +117,11 @@ impl Running {
     pub(super) async fn stop_gracefully(self, stopper: Stopper) {
         self.engine.input(Input::Leader(false));
         // Once this is answered the writer has what the engine emitted before.
-        let _ = tokio::time::timeout(PATIENCE, self.engine.ask(|_| ())).await;
+        let _ = tokio::time::timeout(self.patience, self.engine.ask(|_| ())).await;
         let mut answered = self.writer.clone().drain(DRAIN).await;
         if !answered {
             self.writer.forget_waiting();
-            answered = self.writer.clone().drain(PATIENCE).await;
+            answered = self.writer.clone().drain(self.patience).await;
         }
         if answered {
             self.release.stop();
@@ -135,8 +135,8 @@ impl Running {
         self.engine.stop();
         let engine_thread = self.engine_thread;
         let joined = tokio::task::spawn_blocking(move || engine_thread.join());
-        let _ = tokio::time::timeout(PATIENCE, joined).await;
-        let _ = tokio::time::timeout(PATIENCE, futures::future::join_all(self.last)).await;
+        let _ = tokio::time::timeout(self.patience, joined).await;
+        let _ = tokio::time::timeout(self.patience, futures::future::join_all(self.last)).await;
         let _ = tokio::time::timeout(Duration::from_millis(500), self.events).await;
         for task in self.tasks {
             let _ = tokio::time::timeout(Duration::from_millis(500), task).await;

@@ -49,6 +49,8 @@ struct ApiResource {
 pub struct Discovery {
     client: Client,
     last: Mutex<Option<Discovered>>,
+    /// How long that answer is used again.
+    fresh: Duration,
 }
 
 /// The API server's last answer.
@@ -61,7 +63,7 @@ struct Discovered {
 impl Discovery {
     /// Asks this API server.
     pub fn new(client: Client) -> Self {
-        Self { client, last: Mutex::default() }
+        Self { client, last: Mutex::default(), fresh: FRESH }
     }
 
     /// Whether a kind is served; `None` if that is not known.
@@ -99,7 +101,7 @@ impl Discovery {
     async fn versions(&self) -> Option<Arc<BTreeSet<String>>> {
         // Calls that come meanwhile wait for the answer.
         let mut last = self.last.lock().await;
-        if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < FRESH) {
+        if let Some(look) = last.as_ref().filter(|look| look.at.elapsed() < self.fresh) {
             return look.versions.clone();
         }
         let versions = match Call::get("/apis".to_owned()).send_as::<GroupList>(&self.client, TIMEOUT).await {
@@ -171,7 +173,8 @@ mod tests {
                 found(if all { &groups } else { &resources })
             }
         });
-        (Discovery::new(client), asked)
+        let discovery = Discovery { fresh: Duration::from_hours(1), ..Discovery::new(client) };
+        (discovery, asked)
     }
 
     #[tokio::test]

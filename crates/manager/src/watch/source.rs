@@ -145,10 +145,12 @@ struct Silence {
     watch: Duration,
     /// After a bookmark: others follow.
     bookmarked: Duration,
+    /// A watch that ends sooner without a message has failed.
+    least: Duration,
 }
 
 impl Silence {
-    const USUAL: Self = Self { list: LIST_SILENCE, watch: SILENCE, bookmarked: BOOKMARKS };
+    const USUAL: Self = Self { list: LIST_SILENCE, watch: SILENCE, bookmarked: BOOKMARKS, least: SHORT };
 }
 
 /// The source of one kind's objects.
@@ -236,7 +238,7 @@ impl Source {
                     let Some(line) = watch.lines.complete.pop_front() else {
                         let silence =
                             if watch.bookmarks { self.silence.bookmarked } else { self.silence.watch };
-                        self.state = match watch.read(silence).await {
+                        self.state = match watch.read(silence, self.silence.least).await {
                             Ok(true) => SourceState::Watching { version, watch },
                             Ok(false) => SourceState::Known { version },
                             Err(error) => return Err(self.from(version, error)),
@@ -323,11 +325,11 @@ async fn send(client: Client, request: Asked) -> Result<Body, kube::Error> {
 }
 
 impl Watch {
-    /// Takes in what has come; false at its end.
-    async fn read(&mut self, silence: Duration) -> Result<bool, Error> {
+    /// Takes in what has come; false at its end. That is a failure if nothing came and the watch was shorter than `least`.
+    async fn read(&mut self, silence: Duration, least: Duration) -> Result<bool, Error> {
         let Self { body, lines, silent_since, .. } = self;
         let goes_on = read(body, silence, |piece| lines.take_in(piece)).await?;
-        if !goes_on && silent_since.is_some_and(|since| since.elapsed() < SHORT) {
+        if !goes_on && silent_since.is_some_and(|since| since.elapsed() < least) {
             return Err(Error::Broken(std::io::ErrorKind::UnexpectedEof.into()));
         }
         Ok(goes_on)

@@ -8,7 +8,7 @@ use super::class::Class;
 
 /// While more important writes wait, one of a class below [`Class::Admissions`] is sent this often, so that none waits for good. That delays a more
 /// important write by at most one request every tenth of a second.
-const TURN: Duration = Duration::from_millis(100);
+pub const TURN: Duration = Duration::from_millis(100);
 /// At least this number of the more important ones is sent before that: if few writes may be sent per second, most of them are these. And so many are
 /// sent at most between two of [`Class::Admissions`]: jobs that start and stop all the time must not keep others from quota.
 const BETWEEN: u32 = 3;

@@ -107,12 +107,19 @@ async fn a_panic_of_the_pool_itself_ends_the_process() {
     );
 }
 
+/// A failure of this status after which the write may be tried again soon, however long the answer took.
+fn soon(status: u16) -> Response {
+    let mut answer = fake_api::failed(status, if status == 403 { "Forbidden" } else { "" });
+    answer.headers_mut().insert("Retry-After", "0".parse().unwrap());
+    answer
+}
+
 /// What becomes of a write that is answered with these codes, one after the other.
 async fn outcome(codes: &'static [u16]) -> WriteError {
     let attempts = Arc::new(Mutex::new(codes.iter()));
     let client = fake_api::client(move |_: Method, _: Uri, _: Bytes| {
         let code = *attempts.lock().unwrap().next().expect("no more attempts than answers");
-        async move { fake_api::failed(code, if code == 403 { "Forbidden" } else { "" }) }
+        async move { soon(code) }
     });
     let server = Server::new(client, Deadline::never(), Traffic::default());
     persist(&Sending::alone(server), &Call::get("/x")).await.unwrap_err()

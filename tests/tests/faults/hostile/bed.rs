@@ -19,6 +19,8 @@ use sluice_testkit::{
     ControlPlane, Limits, Manager, Setup, chart, client_of, crds, jobset, nodes, workloads,
 };
 use sluice_tests::place::{DEADLINE, Place, QUEUE_NAME, create, job};
+use sluice_tests::reviewed::reviewed;
+use sluice_tests::rights::wait_until_allowed;
 use tokio::sync::OnceCell;
 
 /// For how long something is looked at that must not happen: several rounds of every controller.
@@ -54,6 +56,7 @@ pub async fn bed() -> &'static Bed {
         nodes::pool("plain", 4).make(&client).await.unwrap();
         let setup = Setup::new(&plane).unwrap().limited(Limits::CHART);
         let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+        chart::wait_long_for_webhooks(&plane).await.unwrap();
         let manager = Manager::start(&plane, setup).await.unwrap();
         manager.must_be_limited();
         crds::wait_until_converting(&client).await.unwrap();
@@ -110,7 +113,11 @@ pub async fn tenant(name: &str) -> Tenant {
     });
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
     let kubeconfig = bed.plane.kubeconfig_for_service_account(name, "default").await.unwrap();
-    Tenant { place, user: client_of(&kubeconfig).await.unwrap() }
+    let user = client_of(&kubeconfig).await.unwrap();
+    for kind in [("batch", "jobs"), ("jobset.x-k8s.io", "jobsets")] {
+        wait_until_allowed(&user, Some(name), "create", kind).await.unwrap();
+    }
+    Tenant { place, user }
 }
 
 /// A Job in a queue that begins unsuspended: what a hostile tenant would like to run.
@@ -141,31 +148,10 @@ fn api_of(client: &Client, namespace: &str, object: &Value) -> Api<DynamicObject
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind_of, &plural))
 }
 
-/// Repeats a write for which a webhook, or the API server before it stored anything, had no time, as a user does.
-async fn reviewed<T, F>(write: impl Fn() -> F) -> kube::Result<T>
-where
-    F: Future<Output = kube::Result<T>>,
-{
-    let had_no_time = |status: &kube::core::Status| {
-        let reasons = ["too many reviews at once", "deadline exceeded", "EOF", "connection"];
-        let why = &status.message;
-        status.reason == "Timeout"
-            || why.contains("failed calling webhook") && reasons.iter().any(|reason| why.contains(reason))
-    };
-    eventually("a write to be reviewed", DEADLINE, || async {
-        Ok(match write().await {
-            Err(kube::Error::Api(status)) if had_no_time(&status) => Progress::NotYet(status.message),
-            other => Progress::Done(other),
-        })
-    })
-    .await
-    .unwrap()
-}
-
 impl Tenant {
     /// Makes an object with the tenant's rights.
     pub async fn make(&self, object: &Value) -> kube::Result<Value> {
-        reviewed(|| self.make_once(object)).await
+        reviewed("an object to be made", || self.make_once(object)).await
     }
 
     /// The same, and a webhook that has no time is a failure.
@@ -175,7 +161,7 @@ impl Tenant {
 
     /// Whether the tenant could make an object.
     pub async fn dry_run(&self, object: &Value) -> kube::Result<Value> {
-        reviewed(|| self.dry_run_once(object)).await
+        reviewed("an object to be tried", || self.dry_run_once(object)).await
     }
 
     /// The same, and a webhook that has no time is a failure.
@@ -194,7 +180,7 @@ impl Tenant {
         let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
         let api = api_of(&self.user, &self.place.name, &job);
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        let patched = reviewed(|| api.patch(name, &params, &patch)).await?;
+        let patched = reviewed("a Job to be changed", || api.patch(name, &params, &patch)).await?;
         Ok(serde_json::to_value(patched).unwrap())
     }
 
@@ -202,7 +188,7 @@ impl Tenant {
     pub async fn delete(&self, kind: &str, name: &str, how: &DeleteParams) -> kube::Result<()> {
         let version = if kind == "Job" { "batch/v1" } else { "jobset.x-k8s.io/v1alpha2" };
         let api = api_of(&self.user, &self.place.name, &json!({"apiVersion": version, "kind": kind}));
-        api.delete(name, how).await.map(drop)
+        reviewed("a job to be deleted", || api.delete(name, how)).await.map(drop)
     }
 
     /// A Job in the tenant's own queue that runs.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
+use sluice_testkit::chart;
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::{DEADLINE, QUEUE_NAME};
 
@@ -12,10 +13,10 @@ use super::bed::{OWN, SHARED, Tenant, attack, refused, set, tenant};
 
 /// How many heavy reviews there are at once: more than the manager works on.
 const HEAVY: usize = 20;
-/// How long the webhooks are flooded: something passes in each flood in which the machine has no two seconds for an answer.
+/// How long the webhooks are flooded: small jobs may be refused in a flood in which the machine has no five seconds for the manager's answers.
 const FLOODED: Duration = Duration::from_mins(1);
-/// The API server waits two seconds for the webhook of a job without a queue. A job that passes sooner was not reviewed as it should be.
-const PATIENCE: Duration = Duration::from_millis(1_800);
+/// The API server waits a second longer for the webhook of a job without a queue. A job that passes sooner was not reviewed as it should be.
+const PATIENCE: Duration = chart::LONG_WAIT.saturating_sub(Duration::from_secs(1));
 
 fn container(job: &mut Value) -> &mut Value {
     &mut job["spec"]["template"]["spec"]["containers"][0]

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::workloads::holds;
 use sluice_tests::history::History;
-use sluice_tests::place::{Place, answered, create, job};
+use sluice_tests::place::{Place, create, job};
+use sluice_tests::reviewed::answered;
 
 use super::{PATIENCE, swap};
 
@@ -206,7 +207,7 @@ async fn provisioning_check(place: &Place<'_>) -> Result<()> {
 /// A user who tries again while the webhooks do not answer.
 async fn submit(place: &Place<'_>, job: &Value) -> Result<()> {
     eventually("a Job to be taken", PATIENCE, || async {
-        let made = place.make_job(job).await;
+        let made = place.make_job_once(job).await;
         let there = made.as_ref().is_err_and(|error| format!("{error:#}").contains("already exists"));
         Ok(progress(made.is_ok() || there, format!("{made:?}")))
     })
