@@ -97,7 +97,7 @@ fn owners_that_are_too_many_to_be_read_stay_as_they_are() {
     for [old, new] in [[&below, &taken], [&below, &alone], [&small, &taken]] {
         assert_eq!(code([old, new]), Some(429));
     }
-    let mut leaving = [below, taken];
+    let mut leaving = [below.clone(), taken.clone()];
     for object in &mut leaving {
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     }
