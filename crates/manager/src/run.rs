@@ -381,8 +381,8 @@ impl Parts {
         let scrape = scraper.into_scrape();
         let (bounds, stop) = (bounds(self.shares.metrics), self.stop.clone());
         let tls = serving.config.clone();
-        let scrapes = metrics::server::serve(listener, tls, access, scrape, bounds, stop);
-        tasks.push(supervisor.spawn("metrics", scrapes));
+        let server = metrics::server::serve(listener, tls, access, scrape, bounds, stop);
+        tasks.push(supervisor.spawn("metrics", server));
         Ok(Some(serving))
     }
 }

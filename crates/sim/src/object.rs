@@ -205,7 +205,7 @@ mod tests {
         let page = include_str!("../../../examples/simulate/README.md");
         let (_, section) = page.split_once("## What is simulated").unwrap();
         let (list, _) = section.split_once("Other kinds").unwrap();
-        let names = KINDS.map(|kind| kind.as_str());
+        let names = KINDS.map(Kind::as_str);
         for kind in names.into_iter().chain(["Job", "JobSet", "StatefulSet", "LeaderWorkerSet"]) {
             let plural = match kind.strip_suffix('y') {
                 Some(stem) => format!("{stem}ies"),

@@ -32,7 +32,7 @@ fn is_believed(bed: &Bed, job: &Value) -> bool {
 }
 
 /// An object that is being deleted, as its finalizer keeps it.
-fn leaving(spec: Value) -> Value {
+fn leaving(spec: &Value) -> Value {
     json!({"spec": spec, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
 }
 
@@ -46,11 +46,11 @@ fn a_job_that_is_being_deleted_vouches_for_nothing_but_the_small_job_that_cleans
         let cleanup = claiming(CLUSTER, "own-redis-cleanup", 1, "200m");
         bed.see(CLUSTER.0, CLUSTER.1, "q", None, &json!({"spec": cluster}));
         assert!(!is_believed(&bed, &cleanup), "{what}: the cluster is not being deleted");
-        bed.see(CLUSTER.0, CLUSTER.1, "q", None, &leaving(cluster.clone()));
+        bed.see(CLUSTER.0, CLUSTER.1, "q", None, &leaving(&cluster));
         assert!(is_believed(&bed, &cleanup), "{what}: without it the cluster would never go");
         let (job, torch) = ((JobKind::JOB, "job"), (JobKind::PYTORCH_JOB, "torch"));
         for (kind, name) in [job, torch] {
-            bed.see(kind, name, "q", None, &leaving(json!({"template": template()})));
+            bed.see(kind, name, "q", None, &leaving(&json!({"template": template()})));
         }
         for other in [
             claiming(CLUSTER, "c-1", 1, "200m"),
@@ -75,7 +75,7 @@ fn pods_of_jobs_that_only_claim_to_clean_up_wait() {
     ] {
         let bed = Bed::new();
         let spec = json!({"headGroupSpec": {"template": template()}, "template": template()});
-        bed.see(owner.0, owner.1, "q", None, &leaving(spec));
+        bed.see(owner.0, owner.1, "q", None, &leaving(&spec));
         let job = claiming(owner, name, pods, "200m");
         bed.see(JobKind::JOB, name, "", Some(owner), &json!({"spec": job["spec"]}));
         let metadata = json!({"name": "any", "namespace": "ns", "labels": of_job(name),
