@@ -187,7 +187,7 @@ impl Pool {
     /// Sends the writes that may be sent now, while `paused` of those in progress pause, and reports how many wait; when to look again.
     fn send(&mut self, paused: usize) -> Option<Instant> {
         let now = Instant::now();
-        let mut token_at = None;
+        let (mut token_at, mut look_again) = (None, None);
         let mut free = self.pending.free_places(now, paused, &self.traffic);
         let beside = free.hanging + self.traffic.in_turn().min(MOST_IN_TURN);
         let places = if self.lanes.has_waiting() { free.places } else { 0 };
@@ -206,10 +206,12 @@ impl Pool {
             let at = (now, now.saturating_duration_since(self.started));
             let Some(next) = self.pending.next(&mut free, &mut self.lanes, at, last) else { break };
             self.reserved = None;
+            // Nothing else may happen before it turns out that this one hangs.
+            look_again = Some(now + self.traffic.long());
             self.begin(next);
         }
         self.report(now, paused, &free);
-        free.again.into_iter().chain(token_at).min()
+        free.again.into_iter().chain(look_again).chain(token_at).min()
     }
 
     /// Whether anything but reports waits for the API server.
