@@ -271,15 +271,20 @@ mod tests {
     fn an_update_waits_for_the_answer_to_the_request_before() {
         let mut dedup = Dedup::new(8);
         let at = Duration::from_secs;
-        let noted =
-            |dedup: &mut Dedup<_>, note, now| dedup.offer(&"a", note, (at(now), at(now)), || "a.0".to_owned());
+        let noted = |dedup: &mut Dedup<&'static str>, note: &str, now: u64| {
+            dedup.offer(&"a", note, (at(now), at(now)), || "a.0".to_owned())
+        };
         assert_eq!(noted(&mut dedup, "first", 0), EventAction::Create("a.0".to_owned()));
         assert_eq!(noted(&mut dedup, "second", 11), EventAction::Counted, "the event may not exist yet");
         assert_eq!((dedup.next_due(), dedup.next_update(at(30))), (None, None));
         dedup.answered(&"a", true);
         assert_eq!(dedup.next_due(), Some(UPDATE), "long ago");
         assert_eq!(dedup.next_update(at(30)), Some(("a", update("a.0", 2, Some("second"), 11))));
-        assert_eq!(noted(&mut dedup, "third", 41), EventAction::Counted, "a lower count may come after a higher one");
+        assert_eq!(
+            noted(&mut dedup, "third", 41),
+            EventAction::Counted,
+            "a lower count may come after a higher one"
+        );
         dedup.answered(&"a", true);
         assert_eq!(dedup.next_update(at(41)), Some(("a", update("a.0", 3, Some("third"), 41))));
         dedup.answered(&"a", true);

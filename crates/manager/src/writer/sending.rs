@@ -293,12 +293,7 @@ impl Sending {
 
     /// Pauses before an attempt, for as long as the server `asked`, and waits for a slot: no longer than the pauses before all further attempts. False
     /// if none was free until then: other writes need the slots, and the engine requests this one again later.
-    async fn comes_back(
-        &self,
-        attempt: u32,
-        asked: Option<Duration>,
-        settles: impl Fn() -> bool,
-    ) -> bool {
+    async fn comes_back(&self, attempt: u32, asked: Option<Duration>, settles: impl Fn() -> bool) -> bool {
         let mut pausing = self.pause();
         let pause = |attempt, asked| pause(attempt, asked, crate::random::bits());
         tokio::select! {
