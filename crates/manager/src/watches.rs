@@ -236,11 +236,8 @@ where
     loop {
         let ended = match discovery.serves(kind.group(), kind.version(), kind.plural()).await {
             Some(true) => while_it_exists::<K>(&client, kind, &shared).await,
-            Some(false) => {
-                absent(kind, &shared);
-                Ended::Gone
-            }
-            None => Ended::Gone,
+            Some(false) => absent(kind, &shared),
+            None => unknown(kind, &shared),
         };
         if ended == Ended::Stopped || !shared.stop.sleep(PATIENT).await {
             return;
@@ -270,10 +267,9 @@ async fn external(discovery: Arc<Discovery>, client: Client, kind: JobKind, mut 
                         "no CRD of this kind in integrations.externalFrameworks yet: it is looked for"
                     );
                 }
-                absent(Kind::Job(kind), &shared);
-                Ended::Gone
+                absent(Kind::Job(kind), &shared)
             }
-            None => Ended::Gone,
+            None => unknown(Kind::Job(kind), &shared),
         };
         if ended == Ended::Stopped || !shared.stop.sleep(PATIENT).await {
             return;
@@ -301,11 +297,8 @@ async fn provisioning_requests(
                 versions.only_older(true);
                 while_it_exists::<OlderProvisioningRequest>(&client, kind, &shared).await
             }
-            (Some(false), Some(false)) => {
-                absent(kind, &shared);
-                Ended::Gone
-            }
-            _ => Ended::Gone,
+            (Some(false), Some(false)) => absent(kind, &shared),
+            _ => unknown(kind, &shared),
         };
         if ended == Ended::Stopped || !shared.stop.sleep(PATIENT).await {
             return;
@@ -329,8 +322,9 @@ where
 }
 
 /// The kind does not exist: nothing waits for it, and what objects of it left behind may go.
-fn absent(kind: Kind, shared: &Shared) {
+fn absent(kind: Kind, shared: &Shared) -> Ended {
     let epoch = *shared.epoch.borrow();
+    shared.sync.forget(kind);
     if shared.sync.reports_absent(kind) {
         let listed = Input::Listed { kind, present: Vec::new(), as_of: None };
         (shared.sink)(Feed::Input(listed, None), Slot::default());
@@ -338,10 +332,19 @@ fn absent(kind: Kind, shared: &Shared) {
     if shared.sync.absent(kind) {
         (shared.sink)(Feed::Synced(epoch), Slot::default());
     }
+    Ended::Gone
+}
+
+/// It is not known whether the kind exists: what was known of it stays, and readiness says so.
+fn unknown(kind: Kind, shared: &Shared) -> Ended {
+    shared.sync.unknown(kind);
+    Ended::Gone
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use tokio::sync::watch;
 
     use super::*;
@@ -357,12 +360,17 @@ mod tests {
         let shared = Shared { epoch, stop, ..shared };
         absent(kind, &shared);
         assert_eq!(reported.lock().unwrap().len(), 1);
+        let later = Instant::now() + Duration::from_mins(1);
+        let is_cut_off = || shared.sync.cut_off(&[kind], later).is_some();
+        shared.sync.heard(kind);
         assert_eq!(while_it_exists::<RawJob>(&client, kind, &shared).await, Ended::Gone);
         assert_eq!(reported.lock().unwrap().len(), 1, "the engine keeps what it knows");
+        assert!(is_cut_off(), "which is of that time");
         let discovery = Discovery::new(client);
         assert_eq!(discovery.serves(kind.group(), kind.version(), kind.plural()).await, None);
         absent(kind, &shared);
         assert_eq!(reported.lock().unwrap().len(), 2, "until the list of what is served says so");
+        assert!(!is_cut_off());
     }
 
     #[test]

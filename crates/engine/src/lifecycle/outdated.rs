@@ -48,6 +48,16 @@ impl Engine {
         }
     }
 
+    /// Drops a reservation that is not written yet: the core decides again.
+    pub(super) fn forget_reservation(&mut self, key: &WorkloadKey) {
+        let Some(entry) = self.world.workloads.get_mut(key) else { return };
+        let is_reservation = |decision: &mut Box<Decision>| matches!(**decision, Decision::Reserve { .. });
+        if entry.decision.take_if(is_reservation).is_some() {
+            self.reservation_failed(key);
+            self.request_cycle();
+        }
+    }
+
     /// Drops a decision about nodes whose write failed, once the pause after that is over: the nodes may be back since, and nodes that the API server
     /// refuses do not hold up everything else for good. What still applies is decided again.
     pub(super) fn forget_failed_decision(&mut self, key: &WorkloadKey) {

@@ -227,9 +227,11 @@ impl Engine {
         true
     }
 
-    /// A write of `status.reclaimablePods` failed: it is repeated as any other is.
+    /// A write of `status.reclaimablePods` failed: it is repeated as any other is. A reservation that was decided meanwhile counts the pods of the status
+    /// as it still is.
     pub(crate) fn reclaimable_not_taken(&mut self, workload: &WorkloadKey) {
         self.keep_taken(workload, None);
+        self.forget_reservation(workload);
     }
 
     /// Keeps what was last left on the list when others were taken off it, and when.

@@ -112,6 +112,28 @@ fn ended_pods_that_are_to_run_again_are_taken_off_the_status_before_the_job_is_a
     }
 }
 
+/// It was decided while the status was being corrected, for which the answer is a failure.
+#[test]
+fn a_job_is_not_admitted_for_the_pods_of_a_status_that_could_not_be_corrected() {
+    for error in [WriteError::Conflict("409".to_owned()), WriteError::Transient("502".to_owned())] {
+        let mut c = drained(2, 1, None);
+        let written = |c: &Cluster| (c.written(Purpose::ReserveQuota), c.written(Purpose::ReleaseQuota));
+        let before = written(&c);
+        c.late = Some(Purpose::Reclaim);
+        c.fail.push_back((Purpose::Reclaim, error.clone()));
+        c.api.edit_job("a", |job| job.view.reclaimable.clear());
+        c.settle();
+        stop_queue(&mut c, "None");
+        assert_eq!(written(&c), before, "the correction is under way");
+        c.release();
+        c.advance(5);
+        let w = c.workload("a");
+        assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(2), "{error}");
+        assert!(!c.api.job("a").view.suspended);
+        assert_eq!(written(&c), (before.0 + 1, before.1), "{error}");
+    }
+}
+
 #[test]
 fn a_job_that_is_ending_is_neither_stopped_nor_started() {
     let mut c = Cluster::plain();

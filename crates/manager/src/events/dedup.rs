@@ -39,6 +39,10 @@ struct Series {
     count: i32,
     last: Duration,
     sent_at: Duration,
+    /// Whether a request of it was not answered yet. Updates wait for that: one that overtook the creation would find no event.
+    under_way: bool,
+    /// Whether it was counted since the last request.
+    counted: bool,
     /// The hash of the latest note.
     note: u64,
     /// That note, while the event does not have it. Notes are long, and thousands of series are remembered.
@@ -47,7 +51,8 @@ struct Series {
 
 impl Series {
     fn new(name: &str, note: u64, (last, sent_at): (Duration, Duration)) -> Self {
-        Self { name: name.into(), count: 1, last, sent_at, note, unsent: None }
+        let (under_way, counted) = (true, false);
+        Self { name: name.into(), count: 1, last, sent_at, under_way, counted, note, unsent: None }
     }
 
     /// Whether an event that happened then belongs to it.
@@ -62,7 +67,7 @@ impl Series {
 
     /// The update to send now.
     fn update(&mut self, now: Duration) -> Update {
-        self.sent_at = now;
+        (self.sent_at, self.under_way, self.counted) = (now, true, false);
         let note = self.unsent.take().map(String::from);
         Update { name: self.name.to_string(), count: self.count, note, last: self.last }
     }
@@ -73,7 +78,7 @@ impl Series {
 pub struct Dedup<K> {
     entries: BTreeMap<K, Series>,
     order: VecDeque<K>,
-    /// The series with unsent counts, by when they have to be sent.
+    /// The series with unsent counts and no request under way, by when they have to be sent.
     pending_updates: BTreeSet<(Duration, K)>,
     capacity: usize,
     /// Of notes.
@@ -119,6 +124,10 @@ impl<K: Ord + Clone> Dedup<K> {
             if entry.note != hash {
                 (entry.note, entry.unsent) = (hash, Some(note.into()));
             }
+            entry.counted = true;
+            if entry.under_way {
+                return EventAction::Counted;
+            }
             if now.saturating_sub(entry.sent_at) < UPDATE {
                 self.pending_updates.insert((entry.due(), key.clone()));
                 return EventAction::Counted;
@@ -150,8 +159,19 @@ impl<K: Ord + Clone> Dedup<K> {
         Some((key, update))
     }
 
-    /// The event could not be created: the next equal one is tried as a new one.
-    pub fn forget(&mut self, key: &K) {
+    /// A request of the series was answered, or given up: what was counted meanwhile may be sent. If the event was not `recorded`, the next equal one
+    /// is tried as a new one.
+    pub fn answered(&mut self, key: &K, recorded: bool) {
+        if !recorded {
+            return self.forget(key);
+        }
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        if std::mem::take(&mut entry.under_way) && entry.counted {
+            self.pending_updates.insert((entry.due(), key.clone()));
+        }
+    }
+
+    fn forget(&mut self, key: &K) {
         if self.drop_entry(key) {
             self.order.retain(|other| other != key);
         }
@@ -170,7 +190,9 @@ mod tests {
 
     fn noted(dedup: &mut Dedup<&'static str>, key: &'static str, note: &str, at_s: u64) -> EventAction {
         let at = Duration::from_secs(at_s);
-        dedup.offer(&key, note, (at, at), || format!("{key}.{at_s}"))
+        let action = dedup.offer(&key, note, (at, at), || format!("{key}.{at_s}"));
+        dedup.answered(&key, true);
+        action
     }
 
     fn offer(dedup: &mut Dedup<&'static str>, key: &'static str, at_s: u64) -> EventAction {
@@ -178,7 +200,8 @@ mod tests {
     }
 
     fn due(dedup: &mut Dedup<&'static str>, now: Duration) -> Vec<(&'static str, Update)> {
-        std::iter::from_fn(|| dedup.next_update(now)).collect()
+        let next = || dedup.next_update(now).inspect(|(key, _)| dedup.answered(key, true));
+        std::iter::from_fn(next).collect()
     }
 
     fn update(name: &str, count: i32, note: Option<&str>, last: u64) -> Update {
@@ -190,7 +213,10 @@ mod tests {
     fn events_that_are_sent_late_are_series_by_the_time_when_they_happened() {
         let (mut dedup, now) = (Dedup::new(8), Duration::from_secs(1_000));
         let mut late = |happened: u64, now| {
-            dedup.offer(&"a", "", (Duration::from_secs(happened), now), || format!("a.{happened}"))
+            let action =
+                dedup.offer(&"a", "", (Duration::from_secs(happened), now), || format!("a.{happened}"));
+            dedup.answered(&"a", true);
+            action
         };
         assert_eq!(late(0, now), EventAction::Create("a.0".to_owned()));
         assert_eq!(late(100, now), EventAction::Counted, "it was sent just now");
@@ -242,6 +268,31 @@ mod tests {
     }
 
     #[test]
+    fn an_update_waits_for_the_answer_to_the_request_before() {
+        let mut dedup = Dedup::new(8);
+        let at = Duration::from_secs;
+        let noted = |dedup: &mut Dedup<&'static str>, note: &str, now: u64| {
+            dedup.offer(&"a", note, (at(now), at(now)), || "a.0".to_owned())
+        };
+        assert_eq!(noted(&mut dedup, "first", 0), EventAction::Create("a.0".to_owned()));
+        assert_eq!(noted(&mut dedup, "second", 11), EventAction::Counted, "the event may not exist yet");
+        assert_eq!((dedup.next_due(), dedup.next_update(at(30))), (None, None));
+        dedup.answered(&"a", true);
+        assert_eq!(dedup.next_due(), Some(UPDATE), "long ago");
+        assert_eq!(dedup.next_update(at(30)), Some(("a", update("a.0", 2, Some("second"), 11))));
+        assert_eq!(
+            noted(&mut dedup, "third", 41),
+            EventAction::Counted,
+            "a lower count may come after a higher one"
+        );
+        dedup.answered(&"a", true);
+        assert_eq!(dedup.next_update(at(41)), Some(("a", update("a.0", 3, Some("third"), 41))));
+        dedup.answered(&"a", true);
+        assert_eq!(dedup.next_due(), None, "nothing was counted meanwhile");
+        assert_eq!(noted(&mut dedup, "third", 51), EventAction::Update(update("a.0", 4, None, 51)));
+    }
+
+    #[test]
     fn after_a_long_pause_the_event_is_new() {
         let mut dedup = Dedup::new(8);
         offer(&mut dedup, "a", 0);
@@ -284,7 +335,7 @@ mod tests {
         let mut dedup = Dedup::new(2);
         offer(&mut dedup, "a", 0);
         offer(&mut dedup, "a", 0);
-        dedup.forget(&"a");
+        dedup.answered(&"a", false);
         assert_eq!(dedup.next_due(), None);
         assert_eq!(offer(&mut dedup, "a", 1), EventAction::Create("a.1".to_owned()));
         assert_eq!(dedup.order.len(), 1);

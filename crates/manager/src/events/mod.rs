@@ -122,24 +122,28 @@ async fn send_all(
     let (started, pauses) = (Instant::now(), reporter.pauses);
     let slots = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut outgoing = Outgoing::new(reporter, started);
-    // Each request in progress sends at most one failure. They are received before each further request, so that there is room for those of all
-    // requests in progress and of that one.
-    let (failed, mut failures) = mpsc::channel::<Key>(2 * IN_FLIGHT);
+    // Each request in progress sends one answer. They are received before each further request, so that there is room for those of all requests in
+    // progress and of that one.
+    let (answered, mut answers) = mpsc::channel::<(Key, bool)>(2 * IN_FLIGHT);
     loop {
         let due = outgoing.dedup.next_due().map(|at| at.saturating_sub(started.elapsed()));
         let event = tokio::select! {
             // Series come with each event that does.
             biased;
+            // An update may have waited for it. The sender lives as long as this loop does.
+            Some((key, recorded)) = answers.recv() => {
+                outgoing.dedup.answered(&key, recorded);
+                continue;
+            }
             event = waiting.next() => match event {
                 Some(event) => Some(event),
                 None => break,
             },
             () = tokio::time::sleep(due.unwrap_or(IDLE)), if due.is_some() => None,
         };
-        forget_failed(&mut outgoing.dedup, &mut failures);
         let calls = outgoing.next(event, started.elapsed(), &waiting);
         for (call, key) in calls {
-            forget_failed(&mut outgoing.dedup, &mut failures);
+            receive(&mut outgoing.dedup, &mut answers);
             let wait = outgoing.rates.wait(started.elapsed());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
@@ -147,16 +151,17 @@ async fn send_all(
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             // They share the limit of writes, and come last.
             traffic.room_for_event(IN_FLIGHT - 1 - slots.available_permits()).await;
-            let (client, failed, queue) = (client.clone(), failed.clone(), Arc::clone(&waiting));
+            let (client, answered, queue) = (client.clone(), answered.clone(), Arc::clone(&waiting));
             supervisor.spawn_finite("event", async move {
-                if let Err(error) = send(&client, &call, pauses).await {
-                    debug!(error = %Chain(&error), "an event was not recorded");
+                let outcome = send(&client, &call, pauses).await;
+                if let Err(error) = &outcome {
+                    debug!(error = %Chain(error), "an event was not recorded");
                     if error.is_transient() && queue.count_dropped(1) {
-                        warn!(error = %Chain(&error), "the API server does not record events: some are dropped");
+                        warn!(error = %Chain(error), "the API server does not record events: some are dropped");
                     }
-                    // The receiver lives as long as this loop does.
-                    let _ = failed.try_send(key);
                 }
+                // There is room for it.
+                let _ = answered.try_send((key, outcome.is_ok()));
                 drop(slot);
             });
         }
@@ -210,10 +215,10 @@ fn before(ago: Duration) -> Timestamp {
     Timestamp::now().checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// An event that could not be recorded is created again when it happens again.
-fn forget_failed(dedup: &mut Dedup<Key>, failures: &mut mpsc::Receiver<Key>) {
-    while let Ok(key) = failures.try_recv() {
-        dedup.forget(&key);
+/// Takes the answers in that came.
+fn receive(dedup: &mut Dedup<Key>, answers: &mut mpsc::Receiver<(Key, bool)>) {
+    while let Ok((key, recorded)) = answers.try_recv() {
+        dedup.answered(&key, recorded);
     }
 }
 

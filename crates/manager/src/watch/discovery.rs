@@ -1,20 +1,22 @@
 //! Which kinds the API server serves.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Client;
 use serde::Deserialize;
 use sluice_client::error_chain::Chain;
 use tokio::sync::Mutex;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::api_call::{Call, CallError};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an answer about all groups is used again.
 const FRESH: Duration = Duration::from_secs(1);
+/// A group that is listed and was not found in so many looks in a row is not served. There is a look each 3 s.
+const LOOKS: u32 = 10;
 
 #[derive(Deserialize)]
 struct GroupList {
@@ -51,6 +53,8 @@ pub struct Discovery {
     last: Mutex<Option<Discovered>>,
     /// How long that answer is used again.
     fresh: Duration,
+    /// By group with version, and by kind: how many looks in a row did not find the group, although it is listed.
+    not_found: std::sync::Mutex<BTreeMap<(String, String), u32>>,
 }
 
 /// The API server's last answer.
@@ -63,39 +67,53 @@ struct Discovered {
 impl Discovery {
     /// Asks this API server.
     pub fn new(client: Client) -> Self {
-        Self { client, last: Mutex::default(), fresh: FRESH }
+        Self { client, last: Mutex::default(), fresh: FRESH, not_found: std::sync::Mutex::default() }
     }
 
     /// Whether a kind is served; `None` if that is not known.
     pub async fn serves(&self, group: &str, version: &str, plural: &str) -> Option<bool> {
-        if !self.versions().await?.contains(&format!("{group}/{version}")) {
-            return Some(false);
-        }
-        // A group that is listed and not found is about to come or to go.
-        match resources(&self.client, group, version).await {
-            Ok(all) => Some(all.iter().any(|one| one.name == plural)),
-            Err(error) => {
-                debug!(error = %Chain(&error), "a CRD cannot be looked up");
-                None
-            }
-        }
+        let all = self.resources(group, version, plural).await?;
+        Some(all.iter().any(|one| one.name == plural))
     }
 
     /// The plural of a kind: `Some(None)` if it is not served, `None` if that is not known.
     pub async fn plural(&self, group: &str, version: &str, kind: &str) -> Option<Option<String>> {
-        if !self.versions().await?.contains(&format!("{group}/{version}")) {
-            return Some(None);
+        let all = self.resources(group, version, kind).await?;
+        // Subresources have a slash in their names.
+        let found = all.into_iter().find(|one| one.kind == kind && !one.name.contains('/'));
+        Some(found.map(|one| one.name))
+    }
+
+    /// The resources among which one is `wanted`: none if their group is not served, `None` if that is not known.
+    async fn resources(&self, group: &str, version: &str, wanted: &str) -> Option<Vec<ApiResource>> {
+        let look = (format!("{group}/{version}"), wanted.to_owned());
+        if !self.versions().await?.contains(&look.0) {
+            self.not_found().remove(&look);
+            return Some(Vec::new());
         }
-        match resources(&self.client, group, version).await {
-            // Subresources have a slash in their names.
-            Ok(all) => Some(
-                all.into_iter().find(|one| one.kind == kind && !one.name.contains('/')).map(|one| one.name),
-            ),
-            Err(error) => {
-                debug!(error = %Chain(&error), "a CRD cannot be looked up");
-                None
+        let error = match resources(&self.client, group, version).await {
+            Ok(all) => {
+                self.not_found().remove(&look);
+                return Some(all);
             }
+            Err(error) => error,
+        };
+        debug!(error = %Chain(&error), "a CRD cannot be looked up");
+        if error.code() != Some(404) {
+            return None;
         }
+        // A group that is listed and not found is about to come or to go, mostly; one whose CRDs are never established stays so.
+        let mut not_found = self.not_found();
+        let looks = not_found.entry(look).or_default();
+        *looks = looks.saturating_add(1);
+        if *looks == LOOKS {
+            warn!(group, version, wanted, "the API server lists this group, and has none of its resources");
+        }
+        (*looks >= LOOKS).then(Vec::new)
+    }
+
+    fn not_found(&self) -> MutexGuard<'_, BTreeMap<(String, String), u32>> {
+        self.not_found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn versions(&self) -> Option<Arc<BTreeSet<String>>> {
@@ -213,15 +231,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_group_that_is_listed_and_not_found_says_nothing_of_its_kinds() {
+    async fn a_group_that_is_listed_and_not_found_says_nothing_of_its_kinds_for_some_looks() {
         let groups = json!({"groups": [{"name": "a.io", "versions": [{"groupVersion": "a.io/v1"}]}]});
+        let code = Arc::new(AtomicUsize::new(404));
+        let answered = Arc::clone(&code);
         let client = fake_api::client(move |_: Method, uri: Uri, _| {
-            let answer = if uri.path() == "/apis" { found(&groups) } else { failed(404, "page not found") };
+            let answer = match answered.load(Ordering::Relaxed) {
+                _ if uri.path() == "/apis" => found(&groups),
+                200 => found(&json!({"resources": [{"name": "bars", "kind": "Bar"}]})),
+                code => failed(u16::try_from(code).unwrap(), "page not found"),
+            };
             std::future::ready(answer)
         });
         let discovery = Discovery::new(client.clone());
-        assert_eq!(discovery.serves("a.io", "v1", "foos").await, None);
-        assert_eq!(discovery.plural("a.io", "v1", "Foo").await, None);
+        let serves = async || discovery.serves("a.io", "v1", "foos").await;
+        let plural = async || discovery.plural("a.io", "v1", "Foo").await;
+        for _ in 1..LOOKS {
+            assert_eq!((serves().await, plural().await), (None, None));
+        }
+        code.store(503, Ordering::Relaxed);
+        assert_eq!((serves().await, plural().await), (None, None), "it may be away");
+        code.store(404, Ordering::Relaxed);
+        for _ in 0..2 {
+            assert_eq!((serves().await, plural().await), (Some(false), Some(None)), "it stays so");
+        }
+        code.store(200, Ordering::Relaxed);
+        assert_eq!((serves().await, plural().await), (Some(false), Some(None)));
+        code.store(404, Ordering::Relaxed);
+        assert_eq!((serves().await, plural().await), (None, None), "it was there meanwhile");
         assert_eq!(served(&client, "a.io", "v1").await.unwrap(), BTreeSet::new());
     }
 

@@ -118,7 +118,11 @@ pub async fn pump<K: Watched>(client: Client, kind: Kind, optional: bool, mut sh
         debug!(kind = kind.plural(), ?round, "watching");
         if let Some(ended) = run::<K>(&client, kind, optional, round, &shared).await {
             shared.lists.end(kind);
-            shared.sync.forget(kind);
+            match ended {
+                Ended::Stopped => shared.sync.forget(kind),
+                // It may be there all the same.
+                Ended::Gone => shared.sync.lost(kind),
+            }
             return ended;
         }
     }

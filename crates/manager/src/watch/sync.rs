@@ -127,6 +127,14 @@ impl SyncTracker {
         }
     }
 
+    /// The API server does not say whether the kind exists. A kind that was listed, or did not exist, stays so.
+    pub fn unknown(&self, kind: Kind) {
+        let (_, kinds) = &mut *self.locked();
+        if let Some(state @ (KindState::Waiting | KindState::Failing(_))) = kinds.get_mut(&kind) {
+            *state = KindState::Failing("the API server does not say whether it has them".to_owned());
+        }
+    }
+
     fn signs(&self) -> MutexGuard<'_, BTreeMap<Kind, Sign>> {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,6 +304,19 @@ mod tests {
         assert!(!tracker.listed(Kind::Workload, 1));
         tracker.restart(2);
         assert_eq!(tracker.missing(), ["workloads", "nodes"]);
+    }
+
+    #[test]
+    fn a_kind_of_which_it_is_not_known_whether_it_exists_is_named_while_it_is_waited_for() {
+        let tracker = SyncTracker::new([Kind::Node, Kind::Pod, Kind::Workload]);
+        tracker.absent(Kind::Pod);
+        tracker.listed(Kind::Node, 0);
+        for kind in [Kind::Node, Kind::Pod, Kind::Workload] {
+            tracker.unknown(kind);
+        }
+        assert_eq!(tracker.missing(), ["workloads (the API server does not say whether it has them)"]);
+        assert!(tracker.absent(Kind::Workload));
+        assert!(tracker.missing().is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use sluice_api::job::{JobKind, JobView};
 use sluice_engine::effect::{EffectId, Write, WriteRequest};
 use sluice_engine::input::{Kind, Object, ObjectRef, WaitingWrites, WriteError};
 use sluice_jobs::Step;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, warn};
 
 use crate::api_call::Call;
@@ -80,6 +80,8 @@ enum Order {
     Forget,
     Abandon,
     Rebuilt(u64, Then),
+    /// Answered once `idle` tells of all orders before this one.
+    Taken(oneshot::Sender<()>),
 }
 
 /// Takes writes. Cheap to clone.
@@ -88,7 +90,7 @@ pub struct Writer {
     /// Bounded by the engine, which has one open write per object, may withdraw that once, and sends the next when it was answered
     /// (`crates/engine/tests/life/memory.rs` counts them while none is answered). A separate bound would have to stop the engine, or lose a write.
     queue: mpsc::UnboundedSender<Order>,
-    /// How many writes were taken; what became of how many is in `finished`.
+    /// Whether nothing was queued or being sent when the pool looked last.
     idle: watch::Receiver<bool>,
 }
 
@@ -140,18 +142,22 @@ impl Writer {
     }
 
     /// Waits until nothing is queued or being sent, also because the pool is dead, but not longer than `limit`; whether that came about.
-    pub async fn is_quiet(mut self, limit: Duration) -> bool {
-        tokio::task::yield_now().await;
-        tokio::time::timeout(limit, self.idle.wait_for(|idle| *idle)).await.is_ok()
+    pub async fn is_quiet(self, limit: Duration) -> bool {
+        tokio::time::timeout(limit, self.rests()).await.is_ok()
     }
 
     /// Waits until nothing is queued or being sent, but not longer than `limit`; whether that came about.
-    pub async fn drain(mut self, limit: Duration) -> bool {
-        // Requests that were queued a moment ago must have been received.
-        tokio::task::yield_now().await;
-        tokio::time::timeout(limit, self.idle.wait_for(|idle| *idle))
-            .await
-            .is_ok_and(|outcome| outcome.is_ok())
+    pub async fn drain(self, limit: Duration) -> bool {
+        tokio::time::timeout(limit, self.rests()).await.unwrap_or(false)
+    }
+
+    /// Waits until nothing is queued or being sent; false if the pool is dead.
+    async fn rests(mut self) -> bool {
+        // What was queued a moment ago may not have been received yet: then the pool still seems to be idle.
+        let (taken, is_taken) = oneshot::channel();
+        self.queue.send(Order::Taken(taken)).is_ok()
+            && is_taken.await.is_ok()
+            && self.idle.wait_for(|idle| *idle).await.is_ok()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use sluice_engine::effect::EffectId;
 use sluice_engine::input::{ObjectRef, WaitingWrites, WriteError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tracing::error;
 
@@ -110,6 +110,10 @@ pub(super) async fn run(
             return;
         }
         idle.send_if_modified(|idle| std::mem::replace(idle, resting && orders.is_empty()) != *idle);
+        for taken in pool.taken.drain(..) {
+            // Who asked may not wait any more.
+            let _ = taken.send(());
+        }
         tokio::select! {
             order = orders.recv(), if open => match order {
                 Some(order) => pool.take(order).await,
@@ -150,6 +154,8 @@ struct Pool {
     first: watch::Sender<u64>,
     /// What to do once the earlier ones have no request in progress.
     then: Option<Then>,
+    /// Those that wait until `idle` tells of what was taken.
+    taken: Vec<oneshot::Sender<()>>,
     /// When the token may be used that was taken for the next write.
     reserved: Option<Instant>,
     started: Instant,
@@ -170,6 +176,7 @@ impl Pool {
             current: 0,
             first: watch::Sender::new(0),
             then: None,
+            taken: Vec::new(),
             reserved: None,
             started: Instant::now(),
         }
@@ -312,6 +319,7 @@ impl Pool {
                 self.reported = None;
                 self.then = Some(follows);
             }
+            Order::Taken(taken) => self.taken.push(taken),
         }
     }
 

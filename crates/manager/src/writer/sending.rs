@@ -291,26 +291,25 @@ impl Sending {
         &self.server.known
     }
 
-    /// Pauses before an attempt, for as long as the server `asked`; and again, as before the one after it, while no slot is free. False if no attempt
-    /// is left: other writes need the slots, and the engine requests this one again later.
-    async fn comes_back(
-        &self,
-        attempt: &mut u32,
-        mut asked: Option<Duration>,
-        settles: impl Fn() -> bool,
-    ) -> bool {
+    /// Pauses before an attempt, for as long as the server `asked`, and waits for a slot: no longer than the pauses before all further attempts. False
+    /// if none was free until then: other writes need the slots, and the engine requests this one again later.
+    async fn comes_back(&self, attempt: u32, asked: Option<Duration>, settles: impl Fn() -> bool) -> bool {
         let mut pausing = self.pause();
-        while *attempt <= ATTEMPTS {
-            tokio::select! {
-                () = self.over(), if !settles() => return true,
-                () = tokio::time::sleep(pause(*attempt, asked.take(), crate::random::bits())) => {}
-            }
-            if settles() || pausing.ends() {
-                return true;
-            }
-            *attempt += 1;
+        let pause = |attempt, asked| pause(attempt, asked, crate::random::bits());
+        tokio::select! {
+            () = self.over(), if !settles() => return true,
+            () = tokio::time::sleep(pause(attempt, asked)) => {}
         }
-        false
+        if settles() || pausing.ends() {
+            return true;
+        }
+        let longest: Duration = (attempt + 1..=ATTEMPTS).map(|attempt| pause(attempt, None)).sum();
+        tokio::select! {
+            biased;
+            () = self.over(), if !settles() => true,
+            () = pausing.finds_slot() => true,
+            () = tokio::time::sleep(longest) => settles(),
+        }
     }
 
     /// Waits until the engine that decided on the write is no more, or what waits is forgotten.
@@ -382,7 +381,7 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             may_be_done |= error.code() != Some(429);
             debug!(attempt, error = %Chain(&error), "a write is tried again");
             let settles = || may_be_done && call.method != Method::GET && server.traffic.is_ending();
-            if sending.comes_back(&mut attempt, error.retry_after(), settles).await {
+            if sending.comes_back(attempt, error.retry_after(), settles).await {
                 continue;
             }
         }

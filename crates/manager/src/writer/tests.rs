@@ -20,6 +20,7 @@ use crate::supervise::tests::supervisor;
 mod held;
 mod outcomes;
 mod paced;
+mod turns;
 
 type Seen<T> = Arc<Mutex<Vec<T>>>;
 

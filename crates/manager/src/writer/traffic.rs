@@ -11,6 +11,10 @@ use super::class::Class;
 use super::limit::Limit;
 use super::sending::LONG;
 
+mod pausing;
+
+pub use pausing::{InTurn, Pausing};
+
 /// While writes wait, an event is sent this often at least.
 const EVENTS_AFTER: Duration = Duration::from_millis(50);
 /// A faster answer shows that the API server is not slow.
@@ -88,8 +92,8 @@ impl Numbers {
 #[derive(Debug)]
 struct Shared {
     limit: Mutex<Limit>,
-    /// Writes that were begun and have not ended.
-    begun: AtomicUsize,
+    /// Writes that were begun and have not ended. It changes with each look at the writes.
+    begun: watch::Sender<usize>,
     in_flight: AtomicUsize,
     /// Writes that hang and give their slots to others.
     hanging: AtomicUsize,
@@ -98,6 +102,10 @@ struct Shared {
     waiting: [AtomicUsize; Class::ALL.len()],
     /// How many writes pause before a retry, or wait in turn.
     pausing: watch::Sender<usize>,
+    /// How many of them have paused for long enough, and wait for a slot.
+    returning: AtomicUsize,
+    /// All of these but the first wait here, in order.
+    returns: tokio::sync::Mutex<()>,
     /// How many of them wait in turn for an answer that may be large.
     in_turn: AtomicUsize,
     /// How many writes are in flight or wait for the API server.
@@ -114,12 +122,14 @@ impl Default for Traffic {
     fn default() -> Self {
         let shared = Shared {
             limit: Mutex::default(),
-            begun: AtomicUsize::default(),
+            begun: watch::Sender::new(0),
             in_flight: AtomicUsize::default(),
             hanging: AtomicUsize::default(),
             ending: AtomicBool::default(),
             waiting: std::array::from_fn(|_| AtomicUsize::default()),
             pausing: watch::Sender::new(0),
+            returning: AtomicUsize::default(),
+            returns: tokio::sync::Mutex::default(),
             in_turn: AtomicUsize::default(),
             busy: watch::Sender::new(0),
             soon: Mutex::default(),
@@ -127,48 +137,6 @@ impl Default for Traffic {
             queue: tokio::sync::Mutex::default(),
         };
         Self(Arc::new(shared))
-    }
-}
-
-/// A pausing write gives its slot to another one.
-#[derive(Debug)]
-pub struct Pausing {
-    traffic: Traffic,
-    is_over: bool,
-}
-
-impl Pausing {
-    /// The write has a slot again, if one is free; whether it has.
-    pub fn ends(&mut self) -> bool {
-        let (shared, limit) = (&self.traffic.0, self.traffic.limit());
-        let elsewhere = shared.hanging.load(Ordering::Relaxed);
-        let begun = shared.begun.load(Ordering::Relaxed);
-        // Those whose pauses end at the same time come one after the other.
-        self.is_over = self.is_over
-            || shared.pausing.send_if_modified(|pausing| {
-                let is_free = begun.saturating_sub(*pausing + elsewhere) < limit;
-                *pausing -= usize::from(is_free);
-                is_free
-            });
-        self.is_over
-    }
-}
-
-impl Drop for Pausing {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.traffic.0.pausing.send_modify(|pausing| *pausing -= 1);
-        }
-    }
-}
-
-/// A write that waits in turn gives its slot to another one, too.
-#[derive(Debug)]
-pub struct InTurn(Pausing);
-
-impl Drop for InTurn {
-    fn drop(&mut self) {
-        self.0.traffic.0.in_turn.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -224,7 +192,7 @@ impl Traffic {
     /// A write waits until it is its turn to have a large answer, or what is given is dropped.
     pub fn wait_in_turn(&self) -> InTurn {
         self.0.in_turn.fetch_add(1, Ordering::Relaxed);
-        InTurn(self.pause())
+        InTurn::new(self.pause())
     }
 
     /// How many writes wait in turn.
@@ -234,13 +202,17 @@ impl Traffic {
 
     /// A write pauses until what is given is dropped.
     pub fn pause(&self) -> Pausing {
-        self.0.pausing.send_modify(|pausing| *pausing += 1);
-        Pausing { traffic: self.clone(), is_over: false }
+        Pausing::begin(self.clone())
     }
 
     /// How many writes pause.
     pub fn pausing(&self) -> watch::Receiver<usize> {
         self.0.pausing.subscribe()
+    }
+
+    /// How many writes wait for a slot after their pauses.
+    pub fn returning(&self) -> usize {
+        self.0.returning.load(Ordering::Relaxed)
     }
 
     fn locked(&self) -> MutexGuard<'_, Limit> {
@@ -328,12 +300,13 @@ impl Traffic {
 
     /// So many writes there are now.
     pub fn set(&self, now: &Numbers) {
-        self.0.begun.store(now.begun, Ordering::Relaxed);
         self.0.in_flight.store(now.in_flight, Ordering::Relaxed);
         self.0.hanging.store(now.hanging, Ordering::Relaxed);
         for (known, now) in self.0.waiting.iter().zip(now.waiting) {
             known.store(now, Ordering::Relaxed);
         }
+        // After the others: what waits for a slot looks at them then.
+        self.0.begun.send_replace(now.begun);
         let busy = now.in_flight.saturating_sub(now.hanging) + now.ready().iter().sum::<usize>();
         self.0.busy.send_if_modified(|known| std::mem::replace(known, busy) != busy);
     }
@@ -410,20 +383,6 @@ mod tests {
         let mut next = writes.pop().unwrap();
         assert!(next.turn().now_or_never().is_some(), "the turn of one that is over");
         assert_eq!((traffic.in_turn(), *traffic.pausing().borrow()), (0, 0));
-    }
-
-    #[test]
-    fn what_pauses_comes_back_to_free_slots_alone() {
-        let traffic = Traffic::default();
-        let mut pausing: Vec<_> = (0..20).map(|_| traffic.pause()).collect();
-        // Of 8 slots 3 are in use, and another write hangs elsewhere.
-        traffic.set(&Numbers { begun: 24, in_flight: 4, hanging: 1, ..Numbers::default() });
-        let back = pausing.iter_mut().map(Pausing::ends).filter(|back| *back).count();
-        assert_eq!((back, *traffic.pausing().borrow()), (5, 15));
-        assert!(pausing[0].ends(), "it has its slot");
-        assert!(!pausing[5].ends());
-        drop(pausing);
-        assert_eq!(*traffic.pausing().borrow(), 0);
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use sluice_api::job::JobKind;
 use sluice_engine::input::Kind;
 use tokio::sync::watch;
@@ -480,4 +481,17 @@ fn two_hundred_namespaces_that_hang_keep_one_that_does_not_waiting_for_two_secon
         }
         assert!(pool.lanes.is_idle(), "{kind:?} {live:?} {all_were_well}: once they are well, all goes soon");
     }
+}
+
+#[test]
+fn new_writes_leave_the_next_places_to_those_that_pause_no_more() {
+    let (mut writes, began) = pending(&[(JOB, "a", 6)]);
+    let traffic = Traffic::default();
+    let mut pausing = traffic.pause();
+    traffic.set(&Numbers { begun: 9, in_flight: 8, ..Numbers::default() });
+    let mut back = Box::pin(pausing.finds_slot());
+    assert_eq!(back.as_mut().now_or_never(), None, "8 may be in flight");
+    assert_eq!(writes.free_places(began, 0, &traffic).places, 1);
+    drop(back);
+    assert_eq!(writes.free_places(began, 0, &traffic).places, 2);
 }
