@@ -51,12 +51,7 @@ pub(super) fn turned_away(
 }
 
 /// Whether a change may resume a job without a queue where a new one would get the default one. Only a change of its spec resumes it.
-fn may_evade(
-    reviewers: &Reviewers,
-    kind: JobKind,
-    request: &Request,
-    objects: [Option<&[u8]>; 2],
-) -> bool {
+fn may_evade(reviewers: &Reviewers, kind: JobKind, request: &Request, objects: [Option<&[u8]>; 2]) -> bool {
     let integration = kind.integration();
     let user = &request.user_info;
     // Pods do not run before their gates are removed, and controllers of Kubernetes resume nothing.
