@@ -117,12 +117,11 @@ impl Meta {
         self.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The prebuilt Workload that the job names: by the label, or, if that counts, by the annotation.
+    /// The prebuilt Workload that the job names: by the annotation, if that counts, else by the label.
     pub(crate) fn prebuilt_workload(&self, gates: Gates) -> Option<&str> {
         let key = labels::PREBUILT_WORKLOAD_NAME;
-        let annotated =
-            || self.annotation(key).filter(|_| gates.enabled(Gate::WorkloadIdentifierAnnotations));
-        self.label(key).or_else(annotated)
+        let annotated = self.annotation(key).filter(|_| gates.enabled(Gate::WorkloadIdentifierAnnotations));
+        annotated.or_else(|| self.label(key))
     }
 
     /// The label, else the annotation of the same key.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::config::selector_matches;
-use sluice_api::job::{JobKind, JobPodSet, JobView};
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling, PodSetInfo};
 use sluice_api::labels;
 use sluice_core::{Name, WorkloadKey};
 
@@ -323,9 +323,13 @@ impl Engine {
             entry.suspend_is_not_refused();
         }
         // A job that is being deleted gets no more pods, and its controller does not look at it otherwise.
-        if admitted || cleans_up || view.suspended || view.finished.is_some() || view.deleting {
+        let ends = view.finished.is_some() || view.deleting;
+        if admitted || cleans_up || view.suspended || ends {
             for workload in self.world.owned(&view.job.uid) {
                 self.delete_workload(&workload, Vec::new());
+            }
+            if cleans_up && view.suspended && !ends {
+                self.resume_clean_up(key, view);
             }
             return;
         }
@@ -343,6 +347,20 @@ impl Engine {
         let reported = normal(self.about_job(key, view), "Suspended", note);
         let write = Write::SuspendJob { view: Arc::clone(view) };
         self.write_job(key, Purpose::SuspendJob, write, vec![reported]);
+    }
+
+    /// Resumes a job that cleans up after its controller: it was suspended before the deletion was seen, and nobody else resumes it.
+    fn resume_clean_up(&mut self, key: &JobKey, view: &Arc<JobView>) {
+        let info = |set: &JobPodSet| PodSetInfo {
+            name: set.name.clone(),
+            count: set.count,
+            scheduling: PodScheduling::default(),
+        };
+        let infos = view.pod_sets.iter().map(info).collect();
+        let note = "It needs no quota: it cleans up after its controller, which is being deleted";
+        let reported = normal(self.about_job(key, view), "Started", note);
+        let write = Write::StartJob { view: Arc::clone(view), infos };
+        self.write_job(key, Purpose::StartJob, write, vec![reported]);
     }
 
     /// Looks at a job again when its owner should have been seen.

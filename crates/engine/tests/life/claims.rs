@@ -7,7 +7,7 @@ use sluice_api::job::{ControllerRef, JobKind};
 use sluice_engine::EngineConfig;
 
 use crate::model::build::job;
-use crate::model::condition;
+use crate::model::{Cluster, condition};
 use crate::ray::{add, made, ray, with};
 use crate::unadmitted::{cluster, running};
 
@@ -45,6 +45,46 @@ fn a_job_that_is_being_deleted_vouches_for_no_job_but_the_small_one_that_cleans_
             assert_eq!(!c.api.job(name).view.suspended, runs, "{what}");
             let own = c.api.workloads_of(&c.api.job(name).view.job.uid);
             assert!(own.is_empty() || !runs, "{what}: it is a part");
+        }
+    }
+}
+
+/// The webhook and the manager may see the deletion after the job. KubeRay waits for the job, and does not resume it.
+#[test]
+fn a_job_that_cleans_up_is_resumed_if_it_was_suspended_before_the_deletion_was_seen() {
+    let name = "old-redis-cleanup";
+    let delete = |c: &mut Cluster| {
+        c.api.edit_job("old", |job| job.view.deleting = true);
+        c.settle();
+    };
+    for manage_all in [false, true] {
+        for (is_late, is_small) in [(false, true), (true, true), (false, false), (true, false)] {
+            let config = EngineConfig {
+                status_interval_ms: 0,
+                manage_jobs_without_queue_name: manage_all,
+                ..EngineConfig::default()
+            };
+            let mut c = with(config, ["0", "0"]);
+            c.api.local_queue("team-a", "default", "cq");
+            c.api.add_job(ray(JobKind::RAY_CLUSTER, "old"));
+            c.settle();
+            let mut cleanup = made(&c, "old", JobKind::JOB, name, "");
+            cleanup.may_clean_up = is_small;
+            assert!(cleanup.suspended, "as its cluster");
+            if !is_late {
+                delete(&mut c);
+            }
+            c.api.add_job(cleanup);
+            c.settle();
+            if is_late {
+                assert!(c.api.job(name).view.suspended);
+                delete(&mut c);
+            }
+            let what = format!("small: {is_small}, late: {is_late}, all: {manage_all}");
+            let cleanup = &c.api.job(name).view;
+            assert_eq!(!cleanup.suspended, is_small, "{what}");
+            assert!(!is_small || c.api.workloads_of(&cleanup.job.uid).is_empty(), "{what}: it is a part");
+            assert_eq!(c.notes("Started").len(), usize::from(is_small), "{what}");
         }
     }
 }

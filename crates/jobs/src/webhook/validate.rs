@@ -136,16 +136,13 @@ pub(super) fn admission_gates(meta: &Meta, violations: &mut Violations) {
 
 pub(super) fn on_update(old: &Meta, new: &Meta, violations: &mut Violations, context: &Context<'_>) {
     queue_name(old, new, violations, context);
-    let prebuilt = |meta: &Meta| {
-        let key = labels::PREBUILT_WORKLOAD_NAME;
-        meta.annotation(key).or_else(|| meta.label(key)).map(str::to_owned)
-    };
+    let [prebuilt_before, prebuilt] = [old, new].map(|meta| meta.prebuilt_workload(context.gates));
     // The pods of an elastic job have a gate that only slices remove.
     let sliced = context.gates.enabled(Gate::ElasticJobsViaWorkloadSlices)
         && new.annotation(labels::ELASTIC_JOB).is_some_and(|text| text == "true");
-    if (sliced || !new.suspended) && prebuilt(old) != prebuilt(new) {
+    if (sliced || !new.suspended) && prebuilt_before != prebuilt {
         let path = label_path(labels::PREBUILT_WORKLOAD_NAME);
-        violations.immutable(&path, &prebuilt(new).unwrap_or_default());
+        violations.immutable(&path, prebuilt.unwrap_or_default());
     }
     let seconds = |meta: &Meta| meta.label(labels::MAX_EXEC_TIME_SECONDS).map(str::to_owned);
     if !(old.suspended && new.suspended) && seconds(old) != seconds(new) {

@@ -77,6 +77,25 @@ fn a_job_that_names_its_workload_has_no_gate_that_only_slices_remove() {
     }
 }
 
+/// Without the gate the annotation names no Workload: the pods have the gate that only slices remove.
+#[test]
+fn a_label_beside_an_annotation_that_does_not_count_names_another_workload() {
+    let name = "kueue.x-k8s.io/prebuilt-workload-name";
+    let off = Gates::default().with(Gate::WorkloadIdentifierAnnotations, false);
+    let mut annotated = elastic();
+    annotated["metadata"]["annotations"][name] = json!("w");
+    let made = created(&annotated, off);
+    assert_eq!(made["spec"]["template"]["spec"]["schedulingGates"], json!([{"name": ELASTIC}]));
+    let changed = |map: &str, value: &str| {
+        let mut job = made.clone();
+        job["metadata"][map][name] = json!(value);
+        with_context(off, |context| validate(JobKind::JOB, &job, Some(&made), context))
+    };
+    let why = changed("labels", "x").unwrap_err().to_string();
+    assert!(why.contains("prebuilt-workload-name]: Invalid value: \"x\""), "{why}");
+    assert_eq!(changed("annotations", "x"), Ok(()));
+}
+
 #[test]
 fn partial_admission_and_topologies_are_refused() {
     let refused = |change: &dyn Fn(&mut Value)| {

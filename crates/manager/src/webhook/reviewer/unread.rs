@@ -1,6 +1,7 @@
 //! Reviews that are not decoded, because they are too large or too many come at once. If the API server ignores a failure of the webhook, a job
-//! without a queue would be admitted although it should be queued, or be detached from the job on whose quota it runs. So these reviews are answered
-//! from their head, which costs next to nothing, however large the review is: the user, and the metadata of the object.
+//! without a queue would be admitted although it should be queued, or be resumed, or be detached from the job on whose quota it runs. So these reviews
+//! are answered from their head, which costs next to nothing, however large the review is: the user, the metadata of the object, and whether its spec
+//! stays the same.
 
 use serde_json::{Map, Value, json};
 use sluice_api::labels;
@@ -12,7 +13,8 @@ use crate::webhook::review::{Request, Verdict, answer};
 /// The bytes of a part of the metadata that is read. A larger part counts as missing.
 const PART: usize = 64 << 10;
 /// The parts of the metadata by which jobs are recognized.
-const PARTS: [&str; 5] = ["name", "generateName", "labels", "annotations", "ownerReferences"];
+const PARTS: [&str; 6] =
+    ["name", "generateName", "labels", "annotations", "ownerReferences", "deletionTimestamp"];
 
 /// The answer to a review that is not decoded; `None` if the failure of the webhook is answer enough.
 pub(super) fn turned_away(
@@ -25,7 +27,7 @@ pub(super) fn turned_away(
     if why == Refusal::Incomplete || !reviewers.kinds.contains(&kind) {
         return None;
     }
-    let Head { request, owners: [old, new] } = read(head)?;
+    let Head { request, owners: [old, new], objects } = read(head)?;
     let many = [old, new].into_iter().flatten().any(|owners| owners.len() > PART);
     let is_needed = match (hook, request.operation.as_str()) {
         (JobHook::Mutate(_), "CREATE") => match reviewers.verdict(hook, &request) {
@@ -36,14 +38,37 @@ pub(super) fn turned_away(
         (JobHook::Validate(_), "UPDATE") if many => {
             // It is not known whether its controller is still one of them: they stay unchanged.
             old != new && !detached::may_detach(kind, &request.user_info)
+                || may_evade(reviewers, kind, &request, objects)
         }
         (JobHook::Validate(_), "UPDATE") => {
             let rules = reviewers.rules(&request.namespace, &reviewers.facts.now());
             detached::refusal(kind, &request, &reviewers.facts, rules).is_some()
+                || may_evade(reviewers, kind, &request, objects)
         }
         _ => false,
     };
     is_needed.then(|| answer(&request.uid, Verdict::TurnedAway(why)).ok()).flatten()
+}
+
+/// Whether a change may resume a job without a queue where a new one would get the default one. Only a change of its spec resumes it.
+fn may_evade(reviewers: &Reviewers, kind: JobKind, request: &Request, objects: [Option<&[u8]>; 2]) -> bool {
+    let integration = kind.integration();
+    let user = &request.user_info;
+    // Pods do not run before their gates are removed, and controllers of Kubernetes resume nothing.
+    if integration.of_pods || integration.suspends_pods || user.collects() || user.is_of_kubernetes() {
+        return false;
+    }
+    let leaves = request.object["metadata"]["deletionTimestamp"].is_string();
+    if leaves || !reviewers.facts.now().default_queues.contains(&request.namespace) {
+        return false;
+    }
+    let [old, new] = objects.map(|object| object.and_then(|object| whole(field(object, b"spec")?)));
+    if old.is_some() && old == new {
+        return false;
+    }
+    let created = Request { operation: "CREATE".to_owned(), old_object: Value::Null, ..request.clone() };
+    let verdict = reviewers.verdict(JobHook::Mutate(kind), &created);
+    matches!(verdict, Verdict::Patched(operations) if !operations.is_empty())
 }
 
 /// What is read of a review.
@@ -52,20 +77,23 @@ struct Head<'a> {
     request: Request,
     /// The texts of the owner references of the old and the new object.
     owners: [Option<&'a [u8]>; 2],
+    /// The texts from the old and the new object on.
+    objects: [Option<&'a [u8]>; 2],
 }
 
 /// Reads the head of a review: once from the beginning to the end, and the metadata once more. Many may come at once, with little time left for all of them.
 fn read(head: &[u8]) -> Option<Head<'_>> {
     let (mut uid, mut operation, mut namespace, mut user) = (None, None, None, None);
     let (mut new, mut old) = (None, None);
+    let mut objects = [None; 2];
     for (name, value) in Fields::of(field(head, b"request")?) {
         match name {
             b"uid" => uid = whole(value).and_then(text),
             b"operation" => operation = whole(value).and_then(text),
             b"namespace" => namespace = whole(value).and_then(text),
             b"userInfo" => user = whole(value).filter(|user| user.len() <= PART),
-            b"object" => new = field(value, b"metadata").map(metadata),
-            b"oldObject" => old = field(value, b"metadata").map(metadata),
+            b"object" => (objects[1], new) = (Some(value), field(value, b"metadata").map(metadata)),
+            b"oldObject" => (objects[0], old) = (Some(value), field(value, b"metadata").map(metadata)),
             _ => {}
         }
         if name == b"object" && operation.as_deref() == Some("CREATE") {
@@ -85,7 +113,7 @@ fn read(head: &[u8]) -> Option<Head<'_>> {
         object: object(new.unwrap_or_default()),
         old_object: old.map(object).unwrap_or_default(),
     };
-    Some(Head { request, owners: [old_owners.flatten(), new_owners.flatten()] })
+    Some(Head { request, owners: [old_owners.flatten(), new_owners.flatten()], objects })
 }
 
 /// The parts of an object's metadata, and the text of its owner references.

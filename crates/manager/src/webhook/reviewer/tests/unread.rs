@@ -103,3 +103,59 @@ fn owners_that_are_too_many_to_be_read_stay_as_they_are() {
     }
     assert_eq!(code([&leaving[0], &leaving[1]]), Some(429), "its pods may run on");
 }
+
+/// It was a part of a job that is gone, or is older than the default queue.
+#[test]
+fn a_job_without_a_queue_is_not_resumed_without_a_review() {
+    let bed = Bed::new();
+    let sets = json!([{"name": "main", "replicas": 1, "template": {"spec": {"template": template()}}}]);
+    bed.see(JobKind::JOB_SET, "own", "q", None, &json!({"spec": {"replicatedJobs": sets}}));
+    let at = |namespace: &str, owners: &Value, suspended: bool| {
+        let mut job = object(JobKind::JOB, namespace, &Value::Null, owners);
+        job["spec"]["suspend"] = json!(suspended);
+        job
+    };
+    let (none, own) = (Value::Null, owners(JobKind::JOB_SET, "own"));
+    for (why, code) in [(Refusal::TooMany, 413), (Refusal::Busy, 429)] {
+        let resumed = |namespace: &str, owners: &Value| {
+            let objects = [true, false].map(|suspended| at(namespace, owners, suspended));
+            refused(&bed, JobKind::JOB, objects.each_ref(), why)
+        };
+        assert_eq!(resumed("ns", &none), Some(code));
+        assert_eq!(resumed("elsewhere", &none), None, "no queue is there by default");
+        assert_eq!(resumed("ns", &own), None, "its job resumes it");
+        // Nothing else is refused.
+        let waits = at("ns", &none, true);
+        let mut labelled = waits.clone();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        assert_eq!(refused(&bed, JobKind::JOB, [&waits, &labelled], why), None, "its spec stays the same");
+        let mut leaving = [true, false].map(|suspended| at("ns", &none, suspended));
+        for job in &mut leaving {
+            job["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        assert_eq!(refused(&bed, JobKind::JOB, leaving.each_ref(), why), None, "it is being deleted");
+    }
+}
+
+/// The metadata says enough, and the API server writes the new object first.
+#[test]
+fn a_job_whose_spec_breaks_off_may_be_resumed() {
+    let bed = Bed::new();
+    let job = |spec: &str| {
+        let metadata = json!({"name": "a", "namespace": "ns"});
+        format!("{{\"metadata\":{metadata},\"spec\":{{{spec}}}}}")
+    };
+    let head = json!({"uid": "u1", "operation": "UPDATE", "namespace": "ns", "userInfo": {"username": "me"}});
+    let head = head.to_string();
+    let spec = "\"suspend\":true,\"parallelism\":1";
+    let review = format!(
+        "{{\"request\":{},\"object\":{},\"oldObject\":{}",
+        &head[..head.len() - 1],
+        job(spec),
+        job(spec)
+    );
+    let path = job_path("validate", JobKind::JOB);
+    let answered = |review: &str| bed.reviewers.turned_away(&path, review.as_bytes(), Refusal::Busy);
+    assert!(answered(&review).is_none());
+    assert!(answered(&review[..review.len() - 8]).is_some());
+}
