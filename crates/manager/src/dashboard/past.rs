@@ -75,7 +75,7 @@ mod tests {
         let one = Arc::new(Semaphore::new(1));
         let (end, ended) = mpsc::channel::<()>();
         let hangs = move || {
-            let _ = ended.recv();
+            assert!(ended.recv().is_err());
             Ok(Vec::new())
         };
         // Each timeout passes at once: the first read has begun by then, the second waits.
