@@ -70,7 +70,7 @@ const USUAL: SignedDuration = SignedDuration::from_hours(24);
 const FURTHEST: SignedDuration = SignedDuration::from_hours(168);
 /// Changes at most.
 const MOST_CHANGES: usize = 20;
-/// With more Workloads than this, a simulation would not end in its time.
+/// With more unfinished Workloads than this, a simulation would not end in its time.
 const MOST_WORKLOADS: usize = 25_000;
 /// The memory that a simulation takes in all, as a multiple of the bytes of the documents that are read.
 pub(super) const PER_BYTE_READ: usize = 3;
@@ -106,7 +106,7 @@ pub struct Tomorrow {
     one: Arc<Semaphore>,
     waiting: Waiting,
     starts: starts::Cache,
-    /// With more Workloads than this, none is begun.
+    /// With more unfinished Workloads than this, none is begun.
     most: usize,
 }
 
@@ -125,12 +125,12 @@ impl Tomorrow {
     /// # Errors
     ///
     /// If the question cannot be read, is out of bounds, comes too often or is about what the viewer may not see; if the cluster has more than 25,000
-    /// Workloads, or cannot be read or simulated; or if there is no turn within 20 s, too little memory, or no end within a minute.
+    /// unfinished Workloads, or cannot be read or simulated; or if there is no turn within 20 s, too little memory, or no end within a minute.
     pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<String, Refusal> {
         let snapshot = self.store.snapshot();
         let (lasts, changes) = read((viewer, &SeenQueues::of(snapshot.as_deref(), viewer)), body)?;
         let _turn = self.users.take(&viewer.user)?;
-        check_size(self.store.workloads(), self.most)?;
+        check_size(snapshot.as_deref().map_or(0, Snapshot::unfinished), self.most)?;
         let viewer = viewer.clone();
         let pace = Pace { alone: STOPS, shared: SHARED, waiting: self.waiting.clone() };
         let simulating = move |begin, cancel| {
@@ -238,7 +238,7 @@ fn check_size(count: usize, most: usize) -> Result<(), Refusal> {
         return Ok(());
     }
     let why = format!(
-        "the cluster has {count} Workloads, and at most {most} are simulated here: use kubectl kueue simulate \
+        "there are {count} unfinished Workloads, and at most {most} are simulated here: use kubectl kueue simulate \
          --from-cluster"
     );
     Err(Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why))

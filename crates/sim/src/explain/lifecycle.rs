@@ -112,7 +112,8 @@ fn pods_of_group_missing(workload: &Value) -> Option<Finding> {
     if !holds(workload, "WaitingForReplacementPods") {
         return None;
     }
-    let text = "pods of its group were deleted or have failed; it is queued again when they have been replaced";
+    let text =
+        "pods of its group were deleted or have failed; it is queued again when they have been replaced";
     let help = "create the missing pods of the group again, unless their controller does";
     Some(Finding::new(Code::PodGroupIncomplete, text).with(Help::words(Advice::CompleteGroup, help)))
 }

@@ -90,7 +90,7 @@ impl Source for Cluster {
 
     fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin> {
         assert_eq!(bytes, 1 << 20, "a part of what is reserved");
-        assert!(matches!(extent, Extent::Around { local_queue: "lq", .. }), "{extent:?}");
+        assert!(matches!(extent, Extent::All | Extent::Around { local_queue: "lq", .. }), "{extent:?}");
         self.read.fetch_add(1, Ordering::Relaxed);
         let live = Live { objects: (self.objects)(), ..Live::default() };
         let configuration = Options::default_configuration();
@@ -266,7 +266,10 @@ async fn too_many_beside_a_queue_and_checks_are_said() {
     let snapshot = store.snapshot().unwrap();
     let refused =
         tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), None).await.unwrap_err();
-    assert!(matches!(&refused, Refusal::Other(_, why) if why.contains("3 Workloads")), "{refused:?}");
+    assert!(
+        matches!(&refused, Refusal::Other(_, why) if why.contains("3 unfinished Workloads")),
+        "{refused:?}"
+    );
     let (tomorrow, store, _) = self::tomorrow(10, true);
     let snapshot = store.snapshot().unwrap();
     let answer = tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), None).await.unwrap();
@@ -274,6 +277,25 @@ async fn too_many_beside_a_queue_and_checks_are_said() {
     let empty =
         tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), Some(Vec::new())).await;
     assert!(empty.is_ok());
+}
+
+#[tokio::test]
+async fn workloads_that_have_ended_do_not_count_as_too_many() {
+    let ask = async |most: usize| {
+        let (tomorrow, store, _) = tomorrow(most, false);
+        let finished = json!({"type": "Finished", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        for number in 0..10 {
+            let ended = workload("a", &format!("ended-{number}"), &[finished.clone()]);
+            store.note(&Input::Applied(ended));
+        }
+        tomorrow.answer(&viewer("root", true), b"{}").await
+    };
+    assert!(ask(3).await.is_ok());
+    let refused = ask(2).await.unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::Other(_, why) if why.contains("3 unfinished Workloads")),
+        "{refused:?}"
+    );
 }
 
 #[test]
