@@ -24,7 +24,7 @@ use sluice_sim::whatif::Difference;
 use sluice_sim::{
     Cancel, ManifestError, Manifests, Options, Packed, PodMemory, Record, Simulation, duration, prepare,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, error};
 
 use self::changed::Change;
@@ -105,7 +105,7 @@ pub struct Tomorrow {
     users: OneEach,
     one: Arc<Semaphore>,
     waiting: Waiting,
-    starts: starts::Cache,
+    starts: Arc<starts::Cache>,
     /// With more unfinished Workloads than this, none is begun.
     most: usize,
 }
@@ -114,7 +114,7 @@ impl Tomorrow {
     /// Of what the source reads.
     pub fn new(store: Arc<Store>, source: Arc<dyn Source>) -> Self {
         let users = OneEach::new("simulations", EACH, ALL);
-        let (one, starts) = (Arc::new(Semaphore::new(1)), starts::Cache::default());
+        let (one, starts) = (Arc::new(Semaphore::new(1)), Arc::default());
         Self { store, source, users, one, waiting: Waiting::default(), starts, most: MOST_WORKLOADS }
     }
 
@@ -136,22 +136,26 @@ impl Tomorrow {
         let simulating = move |begin, cancel| {
             simulated((begin, cancel), lasts, &changes, (&viewer, snapshot.as_deref()), &pace)
         };
-        self.play(Extent::All, SIMULATING, simulating).await
+        self.play(self.turn().await?, Extent::All, SIMULATING, simulating).await
     }
 
-    /// Reads the cluster and runs a simulation of it, one at a time, within the time limit.
+    /// The turn to simulate: there is one.
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let _waits = self.waiting.enter();
+        match tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await {
+            Ok(Ok(one)) => Ok(one),
+            _ => Err(Refusal::TooMany("another simulation is running: try again".to_owned())),
+        }
+    }
+
+    /// Reads the cluster and runs a simulation of it within the time limit. It keeps the turn until it is done.
     async fn play<T: Send + 'static>(
         &self,
+        one: OwnedSemaphorePermit,
         extent: Extent<'_>,
         most: Duration,
         work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let waits = self.waiting.enter();
-        let one = tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await;
-        drop(waits);
-        let Ok(Ok(one)) = one else {
-            return Err(Refusal::TooMany("another simulation is running: try again".to_owned()));
-        };
         let memory = self.source.reserve().ok_or_else(no_memory)?;
         let begin = self.source.begin(extent, memory.bytes() / PER_BYTE_READ).await?;
         let gone = CallerIsGone::default();

@@ -1,6 +1,6 @@
 //! When the Workloads that wait in a queue are expected to start: several futures of the part of the cluster that shares quota with it.
 //!
-//! The result is kept until something changes, and a moment longer: many viewers of one queue cost one simulation.
+//! The result is kept until something changes, and a moment longer: many viewers of one queue cost one simulation, also if they ask at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,10 +124,19 @@ impl Tomorrow {
         let name = Name::clone(&queue);
         let stops = |one| Stops { one, ..STOPS };
         let pace = Pace { alone: stops(PLAYING), shared: SHARED, waiting: self.waiting.clone() };
-        let work = move |begin, cancel| found((begin, cancel, pace), &name, &wanted, count);
-        let known = self.play(extent, PLAYING, work).await?;
-        let known = Arc::new(known);
-        self.starts.put(asked, snapshot.revision, &known);
+        let turn = self.turn().await?;
+        // Another viewer may have asked the same, and had the turn before.
+        if let Some(known) = self.starts.get(&asked, snapshot.revision) {
+            return Ok(shown(&known, &queue, viewer));
+        }
+        let (cache, revision) = (Arc::clone(&self.starts), snapshot.revision);
+        // The result is kept before the turn is given back: whoever has the next turn finds it.
+        let work = move |begin, cancel| {
+            let known = Arc::new(found((begin, cancel, pace), &name, &wanted, count)?);
+            cache.put(asked, revision, &known);
+            Ok(known)
+        };
+        let known = self.play(turn, extent, PLAYING, work).await?;
         Ok(shown(&known, &queue, viewer))
     }
 }

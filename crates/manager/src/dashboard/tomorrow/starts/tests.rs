@@ -312,12 +312,33 @@ fn what_is_kept_is_bounded() {
 }
 
 #[tokio::test]
+async fn viewers_who_ask_at_the_same_time_share_one_simulation() {
+    let (tomorrow, store, cluster) = tomorrow(10, false);
+    let snapshot = store.snapshot().unwrap();
+    let (root, bob) = (viewer("root", true), viewer("bob", true));
+    let ask = |viewer| tomorrow.starts(viewer, &snapshot, ("cq".into(), None), None);
+    let (first, second) = tokio::join!(ask(&root), ask(&bob));
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert_eq!(cluster.read.load(Ordering::Relaxed), 1);
+}
+
+/// Waits for the turn, and simulates.
+async fn play<T: Send + 'static>(
+    tomorrow: &Tomorrow,
+    extent: Extent<'_>,
+    most: Duration,
+    work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    tomorrow.play(tomorrow.turn().await?, extent, most, work).await
+}
+
+#[tokio::test]
 async fn one_whose_turn_it_is_knows_when_another_waits() {
     let (tomorrow, _, _) = tomorrow(10, false);
     let extent = || Extent::Around { namespace: "a", local_queue: "lq", room: false };
     let (hour, waiting) = (Duration::from_hours(1), tomorrow.waiting.clone());
     let (said, begun) = tokio::sync::oneshot::channel();
-    let first = tomorrow.play(extent(), hour, move |_, _| {
+    let first = play(&tomorrow, extent(), hour, move |_, _| {
         said.send(waiting.any()).unwrap();
         while !waiting.any() {
             std::thread::yield_now();
@@ -327,7 +348,7 @@ async fn one_whose_turn_it_is_knows_when_another_waits() {
     // The second one asks only when the first has its turn.
     let second = async {
         assert!(!begun.await.unwrap(), "none waits yet");
-        tomorrow.play(extent(), hour, |_, _| Ok("played")).await
+        play(&tomorrow, extent(), hour, |_, _| Ok("played")).await
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.unwrap(), second.unwrap()), ((), "played"));
@@ -339,7 +360,7 @@ async fn the_turn_is_free_again_soon_after_a_caller_is_gone() {
     let (tomorrow, _, _) = tomorrow(10, false);
     let (said, begun) = tokio::sync::oneshot::channel();
     let extent = Extent::Around { namespace: "a", local_queue: "lq", room: false };
-    let endless = tomorrow.play(extent, Duration::from_hours(1), move |_, cancel| {
+    let endless = play(&tomorrow, extent, Duration::from_hours(1), move |_, cancel| {
         said.send(()).unwrap();
         while !cancel.is_cancelled() {
             std::thread::yield_now();
@@ -352,6 +373,6 @@ async fn the_turn_is_free_again_soon_after_a_caller_is_gone() {
         _ = endless => unreachable!("nothing ends it"),
     }
     // `endless` is dropped, as where a caller closes the connection. The next one waits for its turn and gets it.
-    let next = tomorrow.play(extent, Duration::from_hours(1), |_, _| Ok("played"));
+    let next = play(&tomorrow, extent, Duration::from_hours(1), |_, _| Ok("played"));
     assert_eq!(next.await.unwrap(), "played");
 }
