@@ -84,7 +84,6 @@ impl Near {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::convert::Infallible;
 
     use jiff::SignedDuration;
