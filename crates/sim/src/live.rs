@@ -275,7 +275,7 @@ impl Live {
             .chain(own_places)
             .collect();
         if own.iter().all(Option::is_none) {
-            return Near { places, ..Near::default() };
+            return Near::new(places, BTreeMap::new());
         }
         let count = |queue: &Value| queue["status"]["reservingWorkloads"].as_u64().unwrap_or_default();
         let in_tree = of(Kind::ClusterQueue).filter(|queue| tree.contains(&name(queue)));
@@ -285,7 +285,7 @@ impl Live {
             Kind::LocalQueue => tree.contains(&text(&m.object["spec"]["clusterQueue"])),
             _ => true,
         });
-        Near { places, holding, ..Near::default() }
+        Near::new(places, holding)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{MOST_NAMESPACES, is_met, place, text};
 use crate::Manifest;
 
 /// The queues around a job.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Near {
     /// Namespace and name of each LocalQueue.
     pub places: BTreeSet<(String, String)>,
@@ -34,6 +34,11 @@ pub(super) fn holds_quota(workload: &Value) -> bool {
 }
 
 impl Near {
+    /// Of these LocalQueues and ClusterQueues.
+    pub fn new(places: BTreeSet<(String, String)>, holding: BTreeMap<String, u64>) -> Self {
+        Self { places, holding, outside: Mutex::default() }
+    }
+
     fn outside(&self) -> MutexGuard<'_, Outside> {
         self.outside.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,7 +208,7 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
 
     #[test]
     fn what_holds_quota_elsewhere_is_not_near() {
-        let near = Near { holding: [("cq".to_owned(), 1)].into(), ..Near::default() };
+        let near = Near::new(BTreeSet::new(), [("cq".to_owned(), 1)].into());
         let workload = |queue: &str, reserved: &str, uid: &str| {
             json!({
                 "metadata": {"namespace": "b", "ownerReferences": [{"uid": uid}]},
