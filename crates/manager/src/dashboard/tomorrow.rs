@@ -105,7 +105,7 @@ pub struct Tomorrow {
     users: OneEach,
     one: Arc<Semaphore>,
     waiting: Waiting,
-    starts: Arc<starts::Cache>,
+    starts: starts::Cache,
     /// With more unfinished Workloads than this, none is begun.
     most: usize,
 }
@@ -114,7 +114,7 @@ impl Tomorrow {
     /// Of what the source reads.
     pub fn new(store: Arc<Store>, source: Arc<dyn Source>) -> Self {
         let users = OneEach::new("simulations", EACH, ALL);
-        let (one, starts) = (Arc::new(Semaphore::new(1)), Arc::default());
+        let (one, starts) = (Arc::new(Semaphore::new(1)), starts::Cache::default());
         Self { store, source, users, one, waiting: Waiting::default(), starts, most: MOST_WORKLOADS }
     }
 
@@ -136,22 +136,22 @@ impl Tomorrow {
         let simulating = move |begin, cancel| {
             simulated((begin, cancel), lasts, &changes, (&viewer, snapshot.as_deref()), &pace)
         };
-        self.play(self.turn().await?, Extent::All, SIMULATING, simulating).await
+        self.play(&self.turn().await?, Extent::All, SIMULATING, simulating).await
     }
 
     /// The turn to simulate: there is one.
-    async fn turn(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    async fn turn(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
         let _waits = self.waiting.enter();
         match tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await {
-            Ok(Ok(one)) => Ok(one),
+            Ok(Ok(one)) => Ok(Arc::new(one)),
             _ => Err(Refusal::TooMany("another simulation is running: try again".to_owned())),
         }
     }
 
-    /// Reads the cluster and runs a simulation of it within the time limit. It keeps the turn until it is done.
+    /// Reads the cluster and runs a simulation of it within the time limit. It keeps the turn until it is done, which may be after its caller has gone.
     async fn play<T: Send + 'static>(
         &self,
-        one: OwnedSemaphorePermit,
+        one: &Arc<OwnedSemaphorePermit>,
         extent: Extent<'_>,
         most: Duration,
         work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
@@ -160,6 +160,7 @@ impl Tomorrow {
         let begin = self.source.begin(extent, memory.bytes() / PER_BYTE_READ).await?;
         let gone = CallerIsGone::default();
         let cancel = gone.or_at(Instant::now() + most);
+        let one = Arc::clone(one);
         // The thread keeps its turn and its memory until it is done. It gives up soon after its last caller has gone.
         let simulating = tokio::task::spawn_blocking(move || {
             let _kept = (one, memory);

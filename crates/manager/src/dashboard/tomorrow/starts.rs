@@ -129,14 +129,11 @@ impl Tomorrow {
         if let Some(known) = self.starts.get(&asked, snapshot.revision) {
             return Ok(shown(&known, &queue, viewer));
         }
-        let (cache, revision) = (Arc::clone(&self.starts), snapshot.revision);
-        // The result is kept before the turn is given back: whoever has the next turn finds it.
-        let work = move |begin, cancel| {
-            let known = Arc::new(found((begin, cancel, pace), &name, &wanted, count)?);
-            cache.put(asked, revision, &known);
-            Ok(known)
-        };
-        let known = self.play(turn, extent, PLAYING, work).await?;
+        let work = move |begin, cancel| found((begin, cancel, pace), &name, &wanted, count);
+        let known = Arc::new(self.play(&turn, extent, PLAYING, work).await?);
+        self.starts.put(asked, snapshot.revision, &known);
+        // Whoever has the next turn finds the result.
+        drop(turn);
         Ok(shown(&known, &queue, viewer))
     }
 }

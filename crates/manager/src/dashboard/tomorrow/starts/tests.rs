@@ -329,7 +329,7 @@ async fn play<T: Send + 'static>(
     most: Duration,
     work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    tomorrow.play(tomorrow.turn().await?, extent, most, work).await
+    tomorrow.play(&tomorrow.turn().await?, extent, most, work).await
 }
 
 #[tokio::test]
