@@ -12,6 +12,7 @@ use crate::{Manifest, Observed, Source, queue_of};
 mod asked;
 mod capacity;
 mod listed;
+mod near;
 mod programs;
 
 use listed::Ended;
@@ -21,6 +22,7 @@ pub use asked::{MOST_PODS, subject};
 pub use capacity::asks_for_room;
 use capacity::{without_details, without_images};
 pub use listed::Listed;
+use near::Near;
 use programs::without_programs;
 
 /// The kinds that configure queueing, queues before jobs.
@@ -65,7 +67,7 @@ const MOST_NAMESPACES: usize = 16;
 pub enum Extent<'a> {
     /// Everything.
     All,
-    /// A LocalQueue and what shares quota with it: the tree of cohorts above its ClusterQueue. Nodes are left out, since admission looks at quota,
+    /// A LocalQueue and what shares quota with it: the tree of cohorts above its ClusterQueue, with all that holds quota there. Nodes are left out, since admission looks at quota,
     /// unless a flavor has a topology or `room` is requested. If the LocalQueue or its ClusterQueue does not exist: all queues, to choose from, and
     /// only the jobs of this one.
     Around {
@@ -140,7 +142,7 @@ where
     for kind in SETTINGS.into_iter().chain(templates.map(Kind::Template)) {
         live.take(kind, list(kind).await?);
     }
-    let queues = match extent.center() {
+    let near = match extent.center() {
         None => {
             live.take(Kind::Node, list(Kind::Node).await?);
             None
@@ -152,26 +154,34 @@ where
             Some(Arc::new(live.reduce(namespace, &local_queues)))
         }
     };
-    let namespaces: Option<BTreeSet<&str>> =
-        queues.as_ref().map(|q| q.iter().map(|(ns, _)| ns.as_str()).collect());
-    let namespaces = namespaces.filter(|few| few.len() <= MOST_NAMESPACES);
-    let places: Vec<Option<&str>> =
-        namespaces.map_or_else(|| vec![None], |few| few.into_iter().map(Some).collect());
     // A manager has no right to read objects whose pods are the jobs: it knows the pods.
-    let around = queues.is_some();
+    let around = near.is_some();
     let of_pods = |kind: &Kind| matches!(kind, Kind::Job(job) if job.integration().pods_are_jobs);
     let ended = Arc::new(Ended::default());
     for kind in queued(kinds).filter(|kind| !around || !of_pods(kind)) {
-        let (queues, ended) = (queues.clone(), Arc::clone(&ended));
-        let keep: Keep = Arc::new(move |object| {
-            let is_near = queues.as_ref().is_none_or(|queues| queues.contains(&place(&object)));
-            is_near
-                .then(|| ended.without(kind, object))
-                .flatten()
-                .map(|object| without_programs(kind, object))
-        });
-        for namespace in &places {
-            live.take(kind, kept(kind, *namespace, Arc::clone(&keep)).await?);
+        let keep: Keep = {
+            let (near, ended) = (near.clone(), Arc::clone(&ended));
+            Arc::new(move |object| {
+                let is_near = near.as_ref().is_none_or(|near| near.has(kind, &object));
+                is_near
+                    .then(|| ended.without(kind, object))
+                    .flatten()
+                    .map(|object| without_programs(kind, object))
+            })
+        };
+        let Some((near, namespaces)) = near.as_ref().and_then(|near| Some((near, near.namespaces()?))) else {
+            live.take(kind, kept(kind, None, keep).await?);
+            continue;
+        };
+        for namespace in &namespaces {
+            live.take(kind, kept(kind, Some(namespace.as_str()), Arc::clone(&keep)).await?);
+        }
+        if kind == Kind::Workload && near.misses_some(&live.objects) {
+            let elsewhere = move |object: Value| {
+                let is_read = namespaces.contains(&text(&object["metadata"]["namespace"]));
+                if is_read { None } else { keep(object) }
+            };
+            live.take(kind, kept(kind, None, Arc::new(elsewhere)).await?);
         }
     }
     live.observed = ended.take();
@@ -237,8 +247,8 @@ impl Live {
         }
     }
 
-    /// Leaves out the queues that share no quota with these LocalQueues, and returns the LocalQueues that do.
-    fn reduce(&mut self, namespace: &str, local_queues: &[&str]) -> BTreeSet<(String, String)> {
+    /// Leaves out the queues that share no quota with these LocalQueues, and returns those that do.
+    fn reduce(&mut self, namespace: &str, local_queues: &[&str]) -> Near {
         let of = |kind: Kind| self.objects.iter().filter(move |m| m.kind == kind).map(|m| &m.object);
         let name = |object: &Value| text(&object["metadata"]["name"]);
         let parents: BTreeMap<String, String> =
@@ -265,14 +275,17 @@ impl Live {
             .chain(own_places)
             .collect();
         if own.iter().all(Option::is_none) {
-            return places;
+            return Near::new(places, BTreeMap::new());
         }
+        let count = |queue: &Value| queue["status"]["reservingWorkloads"].as_u64().unwrap_or_default();
+        let in_tree = of(Kind::ClusterQueue).filter(|queue| tree.contains(&name(queue)));
+        let holding = in_tree.map(|queue| (name(queue), count(queue))).collect();
         self.objects.retain(|m| match m.kind {
             Kind::ClusterQueue => tree.contains(&text(&m.object["metadata"]["name"])),
             Kind::LocalQueue => tree.contains(&text(&m.object["spec"]["clusterQueue"])),
             _ => true,
         });
-        places
+        Near::new(places, holding)
     }
 }
 
@@ -295,7 +308,8 @@ fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
     cycle.pop_first().unwrap_or_default()
 }
 
-/// Objects that have ended or are about to be deleted have no future. Queues and flavors count until they are gone.
+/// Objects that have ended or are about to be deleted have no future. Queues and flavors count until they are gone, and Workloads until they hold no
+/// quota.
 fn is_over(kind: Kind, object: &Value) -> bool {
     if SETTINGS.contains(&kind) {
         return false;
@@ -308,7 +322,8 @@ fn is_over(kind: Kind, object: &Value) -> bool {
         let mut met = conditions.filter(|c| c["status"] == "True");
         met.any(|c| c["type"] == "Finished" || c["type"] == "Failed")
     };
-    object["metadata"]["deletionTimestamp"].is_string() || ended()
+    let holds_quota = || kind == Kind::Workload && near::holds_quota(object);
+    ended() || (object["metadata"]["deletionTimestamp"].is_string() && !holds_quota())
 }
 
 /// Kind and UID of the job that controls an object.
@@ -392,18 +407,21 @@ mod tests {
             queues.map(|(q, _)| named(&format!("to-{q}"), json!({"clusterQueue": q}))).to_vec(),
         );
         let place = |name: &str| ("ns".to_owned(), name.to_owned());
-        assert_eq!(live.clone().reduce("ns", &["to-a"]), BTreeSet::from([place("to-a"), place("to-b")]));
-        assert_eq!(live.clone().reduce("ns", &["to-d"]), BTreeSet::from([place("to-d")]));
+        let near = live.clone().reduce("ns", &["to-a"]);
+        assert_eq!(near.places, BTreeSet::from([place("to-a"), place("to-b")]));
+        assert!(near.holding.keys().eq(["a", "b"]), "{near:?}");
+        assert_eq!(live.clone().reduce("ns", &["to-d"]).places, BTreeSet::from([place("to-d")]));
         // If the LocalQueue or its ClusterQueue does not exist, only its own jobs are read, and all queues are kept to choose from.
         let mut missing = live.clone();
-        assert_eq!(missing.reduce("ns", &["none"]), BTreeSet::from([place("none")]));
+        assert_eq!(missing.reduce("ns", &["none"]).places, BTreeSet::from([place("none")]));
         assert_eq!(missing.objects.len(), live.objects.len());
         // With two LocalQueues both trees are read; a missing one adds its own jobs.
         let mut two = live.clone();
         let all = ["to-a", "to-b", "to-d"].map(place);
-        assert_eq!(two.reduce("ns", &["to-a", "to-d"]), BTreeSet::from(all));
+        assert_eq!(two.reduce("ns", &["to-a", "to-d"]).places, BTreeSet::from(all));
         assert_eq!(two.objects.iter().filter(|m| m.kind == Kind::ClusterQueue).count(), 3);
-        assert_eq!(live.clone().reduce("ns", &["", "to-d"]), BTreeSet::from([place(""), place("to-d")]));
+        let empty = live.clone().reduce("ns", &["", "to-d"]);
+        assert_eq!(empty.places, BTreeSet::from([place(""), place("to-d")]));
         live.reduce("ns", &["to-c"]);
         let left: Vec<_> = live
             .objects

@@ -74,6 +74,11 @@ impl Snapshot {
         }
     }
 
+    /// How many Workloads have not ended.
+    pub fn unfinished(&self) -> usize {
+        self.workloads.values().filter(|row| row.state != State::Finished).count()
+    }
+
     /// The ClusterQueue that a Workload is held by, or waits in.
     pub fn queue_of<'a>(&'a self, row: &'a WorkloadRow) -> Option<&'a Name> {
         row.holder.as_ref().or_else(|| {

@@ -159,11 +159,6 @@ impl Store {
         self.revisions.subscribe()
     }
 
-    /// How many Workloads there are.
-    pub fn workloads(&self) -> usize {
-        self.rows().workloads.now().len()
-    }
-
     fn made(&self) -> MutexGuard<'_, Made> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }

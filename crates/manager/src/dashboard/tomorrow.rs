@@ -24,7 +24,7 @@ use sluice_sim::whatif::Difference;
 use sluice_sim::{
     Cancel, ManifestError, Manifests, Options, Packed, PodMemory, Record, Simulation, duration, prepare,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, error};
 
 use self::changed::Change;
@@ -70,7 +70,7 @@ const USUAL: SignedDuration = SignedDuration::from_hours(24);
 const FURTHEST: SignedDuration = SignedDuration::from_hours(168);
 /// Changes at most.
 const MOST_CHANGES: usize = 20;
-/// With more Workloads than this, a simulation would not end in its time.
+/// With more unfinished Workloads than this, a simulation would not end in its time.
 const MOST_WORKLOADS: usize = 25_000;
 /// The memory that a simulation takes in all, as a multiple of the bytes of the documents that are read.
 pub(super) const PER_BYTE_READ: usize = 3;
@@ -106,7 +106,7 @@ pub struct Tomorrow {
     one: Arc<Semaphore>,
     waiting: Waiting,
     starts: starts::Cache,
-    /// With more Workloads than this, none is begun.
+    /// With more unfinished Workloads than this, none is begun.
     most: usize,
 }
 
@@ -125,37 +125,42 @@ impl Tomorrow {
     /// # Errors
     ///
     /// If the question cannot be read, is out of bounds, comes too often or is about what the viewer may not see; if the cluster has more than 25,000
-    /// Workloads, or cannot be read or simulated; or if there is no turn within 20 s, too little memory, or no end within a minute.
+    /// unfinished Workloads, or cannot be read or simulated; or if there is no turn within 20 s, too little memory, or no end within a minute.
     pub async fn answer(&self, viewer: &Viewer, body: &[u8]) -> Result<String, Refusal> {
         let snapshot = self.store.snapshot();
         let (lasts, changes) = read((viewer, &SeenQueues::of(snapshot.as_deref(), viewer)), body)?;
         let _turn = self.users.take(&viewer.user)?;
-        check_size(self.store.workloads(), self.most)?;
+        check_size(snapshot.as_deref().map_or(0, Snapshot::unfinished), self.most)?;
         let viewer = viewer.clone();
         let pace = Pace { alone: STOPS, shared: SHARED, waiting: self.waiting.clone() };
         let simulating = move |begin, cancel| {
             simulated((begin, cancel), lasts, &changes, (&viewer, snapshot.as_deref()), &pace)
         };
-        self.play(Extent::All, SIMULATING, simulating).await
+        self.play(&self.turn().await?, Extent::All, SIMULATING, simulating).await
     }
 
-    /// Reads the cluster and runs a simulation of it, one at a time, within the time limit.
+    /// The turn to simulate: there is one.
+    async fn turn(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
+        let _waits = self.waiting.enter();
+        match tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await {
+            Ok(Ok(one)) => Ok(Arc::new(one)),
+            _ => Err(Refusal::TooMany("another simulation is running: try again".to_owned())),
+        }
+    }
+
+    /// Reads the cluster and runs a simulation of it within the time limit. It keeps the turn until it is done, which may be after its caller has gone.
     async fn play<T: Send + 'static>(
         &self,
+        one: &Arc<OwnedSemaphorePermit>,
         extent: Extent<'_>,
         most: Duration,
         work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let waits = self.waiting.enter();
-        let one = tokio::time::timeout(TURN, Arc::clone(&self.one).acquire_owned()).await;
-        drop(waits);
-        let Ok(Ok(one)) = one else {
-            return Err(Refusal::TooMany("another simulation is running: try again".to_owned()));
-        };
         let memory = self.source.reserve().ok_or_else(no_memory)?;
         let begin = self.source.begin(extent, memory.bytes() / PER_BYTE_READ).await?;
         let gone = CallerIsGone::default();
         let cancel = gone.or_at(Instant::now() + most);
+        let one = Arc::clone(one);
         // The thread keeps its turn and its memory until it is done. It gives up soon after its last caller has gone.
         let simulating = tokio::task::spawn_blocking(move || {
             let _kept = (one, memory);
@@ -238,7 +243,7 @@ fn check_size(count: usize, most: usize) -> Result<(), Refusal> {
         return Ok(());
     }
     let why = format!(
-        "the cluster has {count} Workloads, and at most {most} are simulated here: use kubectl kueue simulate \
+        "there are {count} unfinished Workloads, and at most {most} are simulated here: use kubectl kueue simulate \
          --from-cluster"
     );
     Err(Refusal::Other(StatusCode::PAYLOAD_TOO_LARGE, why))

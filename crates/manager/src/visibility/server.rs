@@ -13,7 +13,8 @@ use sluice_api::journal::Line;
 use sluice_client::error_chain::Chain;
 use sluice_client::version;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
 use tracing::{error, warn};
 
 use super::board::Order;
@@ -158,14 +159,10 @@ impl Server {
     /// The Workloads that wait in a queue.
     async fn pending(self: &Arc<Self>, route: Route, query: &str, form: Form) -> Result<Response, Refusal> {
         let page = page(query).map_err(Refusal::BadRequest)?;
-        let turns = if page.limit > LARGE { &self.large } else { &self.small };
-        let turn = tokio::time::timeout(TURN, Arc::clone(turns).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
-            return Err(Refusal::TooMany("too many answers are being made: try again".to_owned()));
-        };
+        let turn = turn(if page.limit > LARGE { &self.large } else { &self.small }).await?;
         let server = Arc::clone(self);
-        // A long queue is put in order here: not on the threads that serve the others.
-        let making = tokio::task::spawn_blocking(move || match route {
+        // A long queue is put in order here.
+        let making = made(&turn, move || match route {
             Route::LocalQueue(version, namespace, name) => {
                 let key = (namespace.into(), name.as_str().into());
                 let order = found(server.published.local_queue(&key), "localqueue", &name)?;
@@ -182,7 +179,7 @@ impl Server {
             Err(Refusal::Other(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made".to_owned()))
         })?;
         let mut response = written(form, body);
-        response.extensions_mut().insert(Keep(Arc::new(turn)));
+        response.extensions_mut().insert(Keep(turn));
         Ok(response)
     }
 
@@ -190,11 +187,8 @@ impl Server {
     async fn journal(&self, queue: String, query: &str, form: Form) -> Result<Response, Refusal> {
         let Some(reader) = self.journal.clone() else { return Err(Refusal::NoPath) };
         let asked = asked(query).map_err(Refusal::BadRequest)?;
-        let turn = tokio::time::timeout(TURN, Arc::clone(&self.large).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
-            return Err(Refusal::TooMany("too many answers are being made: try again".to_owned()));
-        };
-        let read = tokio::task::spawn_blocking(move || {
+        let turn = turn(&self.large).await?;
+        let read = made(&turn, move || {
             let page = reader.page(&asked)?;
             Ok(journal_page(&queue, page).to_string().into_bytes())
         });
@@ -210,7 +204,7 @@ impl Server {
             }
         })?;
         let mut response = written(form, body);
-        response.extensions_mut().insert(Keep(Arc::new(turn)));
+        response.extensions_mut().insert(Keep(turn));
         Ok(response)
     }
 
@@ -267,6 +261,28 @@ impl Server {
         }
         Ok(document)
     }
+}
+
+/// A turn to make an answer, and to send it.
+async fn turn(turns: &Arc<Semaphore>) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
+    match tokio::time::timeout(TURN, Arc::clone(turns).acquire_owned()).await {
+        Ok(Ok(turn)) => Ok(Arc::new(turn)),
+        _ => Err(Refusal::TooMany("too many answers are being made: try again".to_owned())),
+    }
+}
+
+/// Makes something on a thread of its own, not on those that serve the others. The thread keeps the turn until it is done: it goes on when the caller
+/// is gone.
+async fn made<T: Send + 'static>(
+    turn: &Arc<OwnedSemaphorePermit>,
+    make: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let turn = Arc::clone(turn);
+    let making = move || {
+        let _turn = turn;
+        make()
+    };
+    tokio::task::spawn_blocking(making).await
 }
 
 /// A page of the journal, with the lines about one ClusterQueue, or all.

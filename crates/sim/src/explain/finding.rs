@@ -52,7 +52,7 @@ pub enum Code {
     PartOfAnother,
     /// Its priority class does not exist.
     PriorityClassMissing,
-    /// Pods of its group are missing.
+    /// Pods of its group are missing, from the beginning or since they were deleted or failed.
     PodGroupIncomplete,
     /// The job has no Workload yet, and nothing known prevents one.
     WithoutWorkload,
@@ -237,6 +237,7 @@ impl Code {
                 | Self::NamespaceNotSelected
                 | Self::ResourceNotCovered
                 | Self::Misconfigured
+                | Self::PodGroupIncomplete
                 | Self::Inactive
                 | Self::Gated
                 | Self::OnHold

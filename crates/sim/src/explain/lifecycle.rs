@@ -47,6 +47,9 @@ pub(super) fn findings(
     }
     found.extend(inactive(workload));
     found.extend(evicted(workload, state));
+    if state == State::Waiting {
+        found.extend(pods_of_group_missing(workload));
+    }
     found.extend(backing_off(workload, now));
     found.extend(gated(workload));
     found.extend(on_hold(workload));
@@ -102,6 +105,17 @@ fn evicted(workload: &Value, state: State) -> Option<Finding> {
     };
     let since = text(&condition["lastTransitionTime"]);
     Some(of(Code::EvictedBefore, what, condition).detail(format!("since {since}")))
+}
+
+/// The reason of the condition is that of the eviction for which the pods were deleted, so it does not say what is missing.
+fn pods_of_group_missing(workload: &Value) -> Option<Finding> {
+    if !holds(workload, "WaitingForReplacementPods") {
+        return None;
+    }
+    let text =
+        "pods of its group were deleted or have failed; it is queued again when they have been replaced";
+    let help = "create the missing pods of the group again, unless their controller does";
+    Some(Finding::new(Code::PodGroupIncomplete, text).with(Help::words(Advice::CompleteGroup, help)))
 }
 
 fn backing_off(workload: &Value, now: Timestamp) -> Option<Finding> {

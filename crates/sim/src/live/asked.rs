@@ -65,8 +65,9 @@ where
         subject.no_events = unread.is_some();
         subject.misses("events", unread);
     }
-    let Some(workload) = subject.workload.clone().filter(|w| is_admitted(w) && !is_over(Kind::Workload, w))
-    else {
+    let is_deleted = |workload: &Value| workload["metadata"]["deletionTimestamp"].is_string();
+    let may_run = |w: &Value| is_admitted(w) && !is_deleted(w) && !is_over(Kind::Workload, w);
+    let Some(workload) = subject.workload.clone().filter(may_run) else {
         return Ok(subject);
     };
     let (owner, job) = (workload.clone(), subject.job.clone());

@@ -134,6 +134,14 @@ pub fn evicted_lost_finished_deactivated_and_delayed_workloads_say_so() {
     let explained = of(&[], json!({"status": {"requeueState": {"count": 2, "requeueAt": at}}}));
     assert_eq!(since(&explained), (State::Waiting, vec![Code::BackingOff]));
     assert!(explained.text().contains("it was requeued 2 time(s)"), "{}", explained.text());
+    let replaced = condition("WaitingForReplacementPods", "True", "Preempted", "by a more important one");
+    let explained = of(&[&evicted, &replaced], json!({}));
+    assert_eq!(since(&explained), (State::Waiting, vec![Code::EvictedBefore, Code::PodGroupIncomplete]));
+    let text = explained.text();
+    assert!(text.contains("it is queued again when they have been replaced"), "{text}");
+    assert!(text.contains("create the missing pods of the group again"), "{text}");
+    let replaced = condition("WaitingForReplacementPods", "False", "PodsReady", "No pods need replacement");
+    assert_eq!(codes(&of(&[&evicted, &replaced], json!({}))), [Code::EvictedBefore]);
     let unready = condition("PodsReady", "False", "WaitForStart", "2 of 4");
     let explained = of(&[&reserved, &admitted, &unready], json!({}));
     assert_eq!(since(&explained), (State::Admitted, vec![Code::PodsNotReady]));

@@ -201,3 +201,18 @@ async fn rows_are_read_again_after_a_refusal_when_they_are_seen_again() {
     until(&mut page, &format!("{}?.length > 1", row(301))).await;
     until(&mut page, "!document.body.innerText.includes('too many answers')").await;
 }
+
+#[tokio::test]
+async fn a_list_asks_for_a_token_as_soon_as_the_one_that_it_has_is_no_longer_accepted() {
+    for (view, text) in
+        [("queue/team-1", "2000 workloads"), ("workload", "20000 workloads"), ("nodes", "40 domains")]
+    {
+        let (url, state) = start(Fault::None).await;
+        let mut page = opened(&url, 1280, Scheme::Light).await;
+        go(&mut page, view, text).await;
+        until(&mut page, &format!("{STATE} === 'live'")).await;
+        state.expired.store(true, Ordering::Relaxed);
+        news(&state);
+        until(&mut page, "document.querySelector('form.ask') !== null").await;
+    }
+}

@@ -1,7 +1,7 @@
 //! A server with the dashboard's page and the answers of the simulated cluster.
 
 use std::fs;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
@@ -51,6 +51,8 @@ pub struct State {
     pub refuses: AtomicUsize,
     /// How many times rows are refused that are not the first of a list.
     pub refuses_rows: AtomicUsize,
+    /// Whether the token is no longer accepted. A stream that is open goes on.
+    pub expired: AtomicBool,
 }
 
 /// A server on a free port, which ends with the test. Its URL.
@@ -69,6 +71,7 @@ pub async fn start(fault: Fault) -> (String, Arc<State>) {
         old: Mutex::default(),
         refuses: AtomicUsize::new(0),
         refuses_rows: AtomicUsize::new(0),
+        expired: AtomicBool::new(false),
     });
     let known = Arc::clone(&state);
     let app = axum::Router::new().fallback(move |request: Request| answer(request, Arc::clone(&known)));
@@ -82,7 +85,9 @@ async fn answer(request: Request, state: Arc<State>) -> Response {
     let path = head.uri.path().to_owned();
     let mut response = match path.strip_prefix("/api/") {
         None => file(&path),
-        Some(_) if !is_known(&head.headers) => refused(StatusCode::UNAUTHORIZED, "who are you?"),
+        Some(_) if state.expired.load(Ordering::Relaxed) || !is_known(&head.headers) => {
+            refused(StatusCode::UNAUTHORIZED, "who are you?")
+        }
         Some("changes") if state.fault == Fault::Full => {
             refused(StatusCode::TOO_MANY_REQUESTS, "too many pages follow the changes: close one")
         }

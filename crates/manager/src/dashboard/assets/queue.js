@@ -71,7 +71,7 @@ export function view(host, [name]) {
   const input = el("input", { list, "aria-label": "ClusterQueue", placeholder: "ClusterQueue", value: name ?? "", autocomplete: "off" });
   const choose = el("form", { class: "fields", onsubmit: (event) => { event.preventDefault(); if (input.value.trim()) location.hash = queueLink(input.value.trim()); } },
     el("label", null, "ClusterQueue", input), options, el("button", null, "Show"));
-  const state = el("select", { "aria-label": "State", onchange: () => table?.reload() }, STATES.slice(0, 5).map(([value, text]) => el("option", { value }, text)));
+  const state = el("select", { "aria-label": "State", onchange: () => table?.again() }, STATES.slice(0, 5).map(([value, text]) => el("option", { value }, text)));
   const count = el("output", { class: "count-line" });
   const note = el("div"), space = el("div");
   let future = null;

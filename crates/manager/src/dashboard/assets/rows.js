@@ -167,7 +167,7 @@ export class Paged {
       open: (at) => { const known = item(at); if (known) options.open?.(known); },
       seen: (first, past) => this.want(first, past),
     });
-    this.reload();
+    this.again();
   }
 
   close() {
@@ -175,14 +175,20 @@ export class Paged {
     this.rows.close();
   }
 
-  /** Reads again what can be seen. What was known stays until the answer is there. */
+  /** Reads again what can be seen, as [`reload`] does, where nobody waits for it. `failed` has said what is wrong. */
+  again() {
+    this.reload().catch(() => {});
+  }
+
+  /** Reads again what can be seen. What was known stays until the answer is there. Throws if the token is not accepted. */
   async reload() {
     this.generation += 1;
     this.asked.clear();
     this.stale = new Set(this.pages.keys());
     const { body } = this.rows;
     const page = Math.floor(body.scrollTop / 28 / PAGE);
-    await this.fetch(page, true);
+    const error = await this.fetch(page, true);
+    if (error?.code === 401) throw error;
   }
 
   want(first, past) {
@@ -191,6 +197,7 @@ export class Paged {
     }
   }
 
+  /** Reads a page; gives the error, if there is one. */
   async fetch(page, whole) {
     const generation = this.generation;
     this.asked.add(page);
@@ -210,6 +217,7 @@ export class Paged {
       // It is read again when it is seen again.
       this.asked.delete(page);
       this.options.failed?.(error, whole);
+      return error;
     }
   }
 }

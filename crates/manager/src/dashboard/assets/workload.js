@@ -24,7 +24,7 @@ export function view(host, [namespace, name]) {
 
 function search(host) {
   let waiting = 0, signal;
-  const again = () => { clearTimeout(waiting); waiting = setTimeout(() => table.reload(), 200); };
+  const again = () => { clearTimeout(waiting); waiting = setTimeout(() => table.again(), 200); };
   const input = el("input", { type: "search", "aria-label": "search workloads", placeholder: "name", oninput: again });
   const space = el("input", { type: "search", "aria-label": "namespace", placeholder: "namespace", oninput: again });
   const state = el("select", { "aria-label": "state", onchange: again }, STATES.map(([value, text]) => el("option", { value }, text)));

@@ -1,6 +1,6 @@
 //! When the Workloads that wait in a queue are expected to start: several futures of the part of the cluster that shares quota with it.
 //!
-//! The result is kept until something changes, and a moment longer: many viewers of one queue cost one simulation.
+//! The result is kept until something changes, and a moment longer: many viewers of one queue cost one simulation, also if they ask at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,10 +124,16 @@ impl Tomorrow {
         let name = Name::clone(&queue);
         let stops = |one| Stops { one, ..STOPS };
         let pace = Pace { alone: stops(PLAYING), shared: SHARED, waiting: self.waiting.clone() };
+        let turn = self.turn().await?;
+        // Another viewer may have asked the same, and had the turn before.
+        if let Some(known) = self.starts.get(&asked, snapshot.revision) {
+            return Ok(shown(&known, &queue, viewer));
+        }
         let work = move |begin, cancel| found((begin, cancel, pace), &name, &wanted, count);
-        let known = self.play(extent, PLAYING, work).await?;
-        let known = Arc::new(known);
+        let known = Arc::new(self.play(&turn, extent, PLAYING, work).await?);
         self.starts.put(asked, snapshot.revision, &known);
+        // Whoever has the next turn finds the result.
+        drop(turn);
         Ok(shown(&known, &queue, viewer))
     }
 }

@@ -438,3 +438,18 @@ async fn a_user_waits_for_one_explanation_at_a_time_and_others_are_not_held_up()
     assert_eq!(bed.get("root", &format!("{EXPLAIN}/w/explain")).await.status, 200);
     slow.abort();
 }
+
+#[tokio::test]
+async fn an_answer_that_is_being_made_keeps_its_turn_when_its_caller_is_gone() {
+    let turns = Arc::new(Semaphore::new(1));
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    {
+        let turn = turn(&turns).await.unwrap();
+        let making = made(&turn, move || ended.recv().is_err());
+        // The caller goes while the answer is made.
+        assert!(tokio::time::timeout(Duration::ZERO, making).await.is_err());
+    }
+    assert_eq!(turns.available_permits(), 0);
+    drop(end);
+    assert!(turns.acquire().await.is_ok(), "the turn is free when it is made");
+}

@@ -90,7 +90,7 @@ impl Source for Cluster {
 
     fn begin<'a>(&'a self, extent: Extent<'a>, bytes: usize) -> Found<'a, Begin> {
         assert_eq!(bytes, 1 << 20, "a part of what is reserved");
-        assert!(matches!(extent, Extent::Around { local_queue: "lq", .. }), "{extent:?}");
+        assert!(matches!(extent, Extent::All | Extent::Around { local_queue: "lq", .. }), "{extent:?}");
         self.read.fetch_add(1, Ordering::Relaxed);
         let live = Live { objects: (self.objects)(), ..Live::default() };
         let configuration = Options::default_configuration();
@@ -266,7 +266,10 @@ async fn too_many_beside_a_queue_and_checks_are_said() {
     let snapshot = store.snapshot().unwrap();
     let refused =
         tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), None).await.unwrap_err();
-    assert!(matches!(&refused, Refusal::Other(_, why) if why.contains("3 Workloads")), "{refused:?}");
+    assert!(
+        matches!(&refused, Refusal::Other(_, why) if why.contains("3 unfinished Workloads")),
+        "{refused:?}"
+    );
     let (tomorrow, store, _) = self::tomorrow(10, true);
     let snapshot = store.snapshot().unwrap();
     let answer = tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), None).await.unwrap();
@@ -274,6 +277,25 @@ async fn too_many_beside_a_queue_and_checks_are_said() {
     let empty =
         tomorrow.starts(&viewer("root", true), &snapshot, ("cq".into(), None), Some(Vec::new())).await;
     assert!(empty.is_ok());
+}
+
+#[tokio::test]
+async fn workloads_that_have_ended_do_not_count_as_too_many() {
+    let ask = async |most: usize| {
+        let (tomorrow, store, _) = tomorrow(most, false);
+        let finished = json!({"type": "Finished", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        for number in 0..10 {
+            let ended = workload("a", &format!("ended-{number}"), &[finished.clone()]);
+            store.note(&Input::Applied(ended));
+        }
+        tomorrow.answer(&viewer("root", true), b"{}").await
+    };
+    assert!(ask(3).await.is_ok());
+    let refused = ask(2).await.unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::Other(_, why) if why.contains("3 unfinished Workloads")),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -290,12 +312,33 @@ fn what_is_kept_is_bounded() {
 }
 
 #[tokio::test]
+async fn viewers_who_ask_at_the_same_time_share_one_simulation() {
+    let (tomorrow, store, cluster) = tomorrow(10, false);
+    let snapshot = store.snapshot().unwrap();
+    let (root, bob) = (viewer("root", true), viewer("bob", true));
+    let ask = |viewer| tomorrow.starts(viewer, &snapshot, ("cq".into(), None), None);
+    let (first, second) = tokio::join!(ask(&root), ask(&bob));
+    assert_eq!(first.unwrap(), second.unwrap());
+    assert_eq!(cluster.read.load(Ordering::Relaxed), 1);
+}
+
+/// Waits for the turn, and simulates.
+async fn play<T: Send + 'static>(
+    tomorrow: &Tomorrow,
+    extent: Extent<'_>,
+    most: Duration,
+    work: impl FnOnce(Begin, Cancel) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    tomorrow.play(&tomorrow.turn().await?, extent, most, work).await
+}
+
+#[tokio::test]
 async fn one_whose_turn_it_is_knows_when_another_waits() {
     let (tomorrow, _, _) = tomorrow(10, false);
     let extent = || Extent::Around { namespace: "a", local_queue: "lq", room: false };
     let (hour, waiting) = (Duration::from_hours(1), tomorrow.waiting.clone());
     let (said, begun) = tokio::sync::oneshot::channel();
-    let first = tomorrow.play(extent(), hour, move |_, _| {
+    let first = play(&tomorrow, extent(), hour, move |_, _| {
         said.send(waiting.any()).unwrap();
         while !waiting.any() {
             std::thread::yield_now();
@@ -305,7 +348,7 @@ async fn one_whose_turn_it_is_knows_when_another_waits() {
     // The second one asks only when the first has its turn.
     let second = async {
         assert!(!begun.await.unwrap(), "none waits yet");
-        tomorrow.play(extent(), hour, |_, _| Ok("played")).await
+        play(&tomorrow, extent(), hour, |_, _| Ok("played")).await
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.unwrap(), second.unwrap()), ((), "played"));
@@ -317,7 +360,7 @@ async fn the_turn_is_free_again_soon_after_a_caller_is_gone() {
     let (tomorrow, _, _) = tomorrow(10, false);
     let (said, begun) = tokio::sync::oneshot::channel();
     let extent = Extent::Around { namespace: "a", local_queue: "lq", room: false };
-    let endless = tomorrow.play(extent, Duration::from_hours(1), move |_, cancel| {
+    let endless = play(&tomorrow, extent, Duration::from_hours(1), move |_, cancel| {
         said.send(()).unwrap();
         while !cancel.is_cancelled() {
             std::thread::yield_now();
@@ -330,6 +373,6 @@ async fn the_turn_is_free_again_soon_after_a_caller_is_gone() {
         _ = endless => unreachable!("nothing ends it"),
     }
     // `endless` is dropped, as where a caller closes the connection. The next one waits for its turn and gets it.
-    let next = tomorrow.play(extent, Duration::from_hours(1), |_, _| Ok("played"));
+    let next = play(&tomorrow, extent, Duration::from_hours(1), |_, _| Ok("played"));
     assert_eq!(next.await.unwrap(), "played");
 }

@@ -1,0 +1,226 @@
+//! What shares quota with a job: the jobs of LocalQueues, and Workloads that hold quota although their LocalQueue is gone or refers to another
+//! ClusterQueue by now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use sluice_engine::Kind;
+
+use super::{MOST_NAMESPACES, is_met, place, text};
+use crate::Manifest;
+
+/// The queues around a job.
+#[derive(Debug)]
+pub(super) struct Near {
+    /// Namespace and name of each LocalQueue.
+    pub places: BTreeSet<(String, String)>,
+    /// The ClusterQueues, and how many Workloads hold quota in each of them according to its status.
+    pub holding: BTreeMap<String, u64>,
+    outside: Mutex<Outside>,
+}
+
+/// The Workloads that hold quota of the ClusterQueues and are in none of the LocalQueues.
+#[derive(Debug, Default)]
+struct Outside {
+    namespaces: BTreeSet<String>,
+    /// The UIDs of their owners.
+    owners: BTreeSet<String>,
+}
+
+/// Whether a Workload holds quota.
+pub(super) fn holds_quota(workload: &Value) -> bool {
+    is_met(workload, "QuotaReserved") && !is_met(workload, "Finished")
+}
+
+impl Near {
+    /// Of these LocalQueues and ClusterQueues.
+    pub fn new(places: BTreeSet<(String, String)>, holding: BTreeMap<String, u64>) -> Self {
+        Self { places, holding, outside: Mutex::default() }
+    }
+
+    fn outside(&self) -> MutexGuard<'_, Outside> {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an object is kept: it is in one of the LocalQueues, holds quota of one of the ClusterQueues, or owns such a Workload. Workloads are
+    /// listed before jobs.
+    pub fn has(&self, kind: Kind, object: &Value) -> bool {
+        if self.places.contains(&place(object)) {
+            return true;
+        }
+        match kind {
+            Kind::Workload if self.queue_of_quota(object).is_some() => {
+                let mut outside = self.outside();
+                outside.namespaces.insert(text(&object["metadata"]["namespace"]));
+                let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+                outside.owners.extend(owners.map(|owner| text(&owner["uid"])).filter(|uid| !uid.is_empty()));
+                true
+            }
+            Kind::Job(_) => self.outside().owners.contains(&text(&object["metadata"]["uid"])),
+            _ => false,
+        }
+    }
+
+    /// The ClusterQueue of these whose quota a Workload holds.
+    fn queue_of_quota(&self, workload: &Value) -> Option<&str> {
+        let queue = workload["status"]["admission"]["clusterQueue"].as_str()?;
+        let (queue, _) = self.holding.get_key_value(queue).filter(|_| holds_quota(workload))?;
+        Some(queue)
+    }
+
+    /// The namespaces to list; nothing if one list of all is cheaper.
+    pub fn namespaces(&self) -> Option<BTreeSet<String>> {
+        let mut all: BTreeSet<String> = self.places.iter().map(|(namespace, _)| namespace.clone()).collect();
+        all.extend(self.outside().namespaces.iter().cloned());
+        (all.len() <= MOST_NAMESPACES).then_some(all)
+    }
+
+    /// Whether more Workloads hold quota, according to the status of a ClusterQueue, than there are among these objects.
+    pub fn misses_some(&self, objects: &[Manifest]) -> bool {
+        let mut found = BTreeMap::<&str, u64>::new();
+        let workloads = objects.iter().filter(|manifest| manifest.kind == Kind::Workload);
+        for queue in workloads.filter_map(|manifest| self.queue_of_quota(&manifest.object)) {
+            *found.entry(queue).or_default() += 1;
+        }
+        self.holding.iter().any(|(queue, count)| found.get(&**queue).copied().unwrap_or_default() < *count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use jiff::SignedDuration;
+    use serde_json::json;
+    use sluice_api::job::JobKind;
+
+    use super::super::tests::ready;
+    use super::super::{Extent, Keep, read};
+    use super::*;
+    use crate::{File, Manifests, Options, Simulation, object, prepare};
+
+    fn job(namespace: &str, name: &str, pods: u32) -> String {
+        format!(
+            "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}, namespace: {namespace}, uid: uid-{name}, labels: {{kueue.x-k8s.io/queue-name: lq}}, annotations: {{sluice.dev/run-seconds: \"3600\"}}}}
+spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}
+---
+"
+        )
+    }
+
+    const QUEUES: &str = "
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: f}, spec: {}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: cq}, spec: {namespaceSelector: {}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources: [{name: cpu, nominalQuota: 10}]}]}]}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: lq, namespace: a}, spec: {clusterQueue: cq}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: lq, namespace: b}, spec: {clusterQueue: cq}}
+---
+";
+
+    fn options() -> Options {
+        Options::new(Options::default_configuration())
+    }
+
+    /// Of ten processors, a job of the namespace `b` has six and one of `a` three; another of `a` waits for four.
+    fn cluster() -> Simulation {
+        let text = [QUEUES, &job("b", "moved", 6), &job("a", "beside", 3), &job("a", "waits", 4)].concat();
+        let file = File { name: "world".to_owned(), text, named: true };
+        let manifests = Manifests::read(&[file]).unwrap();
+        let mut cluster = prepare(&manifests, &BTreeMap::new(), options()).unwrap();
+        cluster.advance(SignedDuration::from_secs(60)).unwrap();
+        cluster
+    }
+
+    /// Which jobs have quota where what is read around `a/lq` is played, each object as `edit` leaves it; and the lists that were read.
+    fn admitted(
+        cluster: &Simulation,
+        edit: impl Fn(Kind, Value) -> Option<Value>,
+    ) -> (Vec<String>, Vec<String>) {
+        let lists = std::cell::RefCell::new(Vec::new());
+        let listed = |place: String, _query: &'static str, keep: Keep| {
+            let kind = object::kinds().find(|kind| place.ends_with(&format!("/{}", kind.plural())));
+            let of = |kind: Kind| cluster.objects(kind).map(move |(_, object)| (kind, object.clone()));
+            let all = kind.into_iter().flat_map(of);
+            let namespace = place.split_once("/namespaces/").and_then(|(_, rest)| rest.split_once('/'));
+            let is_there = |object: &Value| {
+                namespace.is_none_or(|(namespace, _)| object["metadata"]["namespace"] == namespace)
+            };
+            let all = all.filter(|(_, object)| is_there(object));
+            let found: Vec<Value> = all
+                .filter_map(|(kind, object)| edit(kind, object))
+                .filter_map(|object| keep(object))
+                .collect();
+            lists.borrow_mut().push(place);
+            std::future::ready(Ok::<_, Infallible>(found.into()))
+        };
+        let extent = Extent::Around { namespace: "a", local_queue: "lq", room: false };
+        let live = ready(read(extent, &[JobKind::JOB], listed)).unwrap();
+        let manifests = Manifests { objects: live.objects, ..Manifests::default() };
+        let mut played =
+            prepare(&manifests, &BTreeMap::new(), Options { start: cluster.now(), ..options() }).unwrap();
+        played.advance(SignedDuration::from_secs(60)).unwrap();
+        let jobs = &played.record().jobs;
+        let has_quota = jobs.iter().filter(|job| job.holds.iter().any(|hold| hold.to.is_none()));
+        let mut names: Vec<String> = has_quota.map(|job| job.name.to_string()).collect();
+        names.sort();
+        (names, lists.into_inner())
+    }
+
+    #[test]
+    fn a_workload_keeps_its_quota_when_its_local_queue_is_gone_or_refers_to_another_cluster_queue() {
+        let cluster = cluster();
+        let of_other =
+            |kind: Kind, object: &Value| kind == Kind::LocalQueue && object["metadata"]["namespace"] == "b";
+        let (usual, lists) = admitted(&cluster, |_, object| Some(object));
+        assert_eq!(usual, ["beside", "moved"]);
+        let all_workloads = |lists: &[String]| {
+            lists.iter().any(|list| list.ends_with("/workloads") && !list.contains("/namespaces/"))
+        };
+        assert!(!all_workloads(&lists), "those of the namespaces are all: {lists:?}");
+        let (gone, lists) = admitted(&cluster, |kind, object| (!of_other(kind, &object)).then_some(object));
+        assert_eq!(gone, usual);
+        assert!(all_workloads(&lists), "{lists:?}");
+        let (elsewhere, _) = admitted(&cluster, |kind, mut object| {
+            if of_other(kind, &object) {
+                object["spec"]["clusterQueue"] = json!("elsewhere");
+            }
+            Some(object)
+        });
+        assert_eq!(elsewhere, usual);
+    }
+
+    #[test]
+    fn a_workload_that_is_being_deleted_is_read_while_it_holds_quota() {
+        let deleting = |conditions: Value| json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": conditions}});
+        let met = |kind: &str| json!({"type": kind, "status": "True"});
+        let over = |conditions: Value| super::super::is_over(Kind::Workload, &deleting(conditions));
+        assert!(!over(json!([met("QuotaReserved")])));
+        assert!(over(json!([met("QuotaReserved"), met("Finished")])) && over(json!([])));
+        let job = Kind::Job(JobKind::JOB);
+        assert!(super::super::is_over(job, &deleting(json!([met("QuotaReserved")]))));
+    }
+
+    #[test]
+    fn what_holds_quota_elsewhere_is_not_near() {
+        let near = Near::new(BTreeSet::new(), [("cq".to_owned(), 1)].into());
+        let workload = |queue: &str, reserved: &str, uid: &str| {
+            json!({
+                "metadata": {"namespace": "b", "ownerReferences": [{"uid": uid}]},
+                "status": {"admission": {"clusterQueue": queue}, "conditions": [{"type": "QuotaReserved", "status": reserved}]},
+            })
+        };
+        let owner = |uid: &str| json!({"metadata": {"namespace": "b", "uid": uid}});
+        let job = Kind::Job(JobKind::JOB);
+        assert!(!near.has(Kind::Workload, &workload("other", "True", "u1")));
+        assert!(!near.has(Kind::Workload, &workload("cq", "False", "u2")));
+        assert!(near.has(Kind::Workload, &workload("cq", "True", "u3")));
+        assert_eq!(["u1", "u2", "u3", ""].map(|uid| near.has(job, &owner(uid))), [false, false, true, false]);
+        assert_eq!(near.namespaces(), Some(["b".to_owned()].into()));
+    }
+}
