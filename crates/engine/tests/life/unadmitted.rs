@@ -159,7 +159,13 @@ prop_compose! {
 
 impl State {
     fn managed_itself(&self) -> bool {
-        self.queue.is_some() || (self.unnamed_managed && self.namespace == "team-a")
+        // Without its queue it is managed as long as it has the quota that it had with it.
+        let has_quota = self
+            .own
+            .as_ref()
+            .is_some_and(|types| types.contains(&"QuotaReserved") && !types.contains(&"Finished"));
+        let is_here = self.namespace == "team-a";
+        self.queue.is_some() || is_here && (self.unnamed_managed || self.deleting && has_quota)
     }
 
     fn kind(&self) -> JobKind {
