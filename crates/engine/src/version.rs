@@ -76,18 +76,16 @@ mod tests {
             |version: &str| json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": version});
         for kind in [Kind::Workload, Kind::Job(JobKind::JOB)] {
             let object = ObjectRef::namespaced(kind, "ns", "a");
-            let seen = |version: &str| match kind {
-                Kind::Workload => {
-                    Object::Workload(serde_json::from_value(json!({"metadata": metadata(version)})).unwrap())
+            let seen = |version: &str| {
+                if kind == Kind::Workload {
+                    let workload = json!({"metadata": metadata(version)});
+                    return Object::Workload(serde_json::from_value(workload).unwrap());
                 }
-                _ => {
-                    let labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
-                    let mut metadata = metadata(version);
-                    metadata["labels"] = labels;
-                    let pods = json!({"spec": {"containers": []}});
-                    let job = json!({"metadata": metadata, "spec": {"suspend": true, "template": pods}});
-                    Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB, &job)))
-                }
+                let mut metadata = metadata(version);
+                metadata["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"});
+                let pods = json!({"spec": {"containers": []}});
+                let job = json!({"metadata": metadata, "spec": {"suspend": true, "template": pods}});
+                Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB, &job)))
             };
             assert_eq!(engine.version_of(&object), None);
             for (version, latest) in [("7", "7"), ("8", "8"), ("7", "8")] {

@@ -4,6 +4,7 @@
 //! stays the same.
 
 use serde_json::{Map, Value, json};
+use sluice_api::job::JobKind;
 use sluice_api::labels;
 
 use super::{JobHook, Reviewers, detached};
