@@ -175,7 +175,7 @@ impl PendingWrites {
         if finds_out {
             passed_over.extend(long.into_iter().map(super::lanes::Key::group));
         }
-        // What pauses no more has the next slots: the writes that wait would take each as soon as it is free.
+        // Starts, stops and admissions that pause no more have the next slots: the writes that wait would take each as soon as it is free.
         let places = if finds_out { 1 } else { limit.saturating_sub(counted + traffic.returning()) };
         let suspects = if finds_out { 0 } else { share.saturating_sub(suspects) };
         let hanging = surplus;

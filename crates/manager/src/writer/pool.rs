@@ -233,7 +233,7 @@ impl Pool {
         let (versions, rate, first) =
             (versions.clone(), Arc::clone(&self.sender.pace), self.first.subscribe());
         let suspect = patience == Patience::Little;
-        let sending = Sending::new(server.clone(), rate, object.kind, generation, first, suspect);
+        let sending = Sending::new(server.clone(), rate, object.kind, class, generation, first, suspect);
         self.pending.insert(object.clone(), class, patience, sending.under_way());
         let (poison, intake) = (Arc::clone(&self.answering.poison), self.answering.intake.clone());
         let meter = Arc::clone(&self.answering.meter);

@@ -12,6 +12,7 @@ use sluice_engine::input::{Kind, WriteError};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tracing::debug;
 
+use super::class::Class;
 use super::pace::{ATTEMPTS, Bucket, LONGEST, pause};
 use super::request::failure;
 use super::traffic::{Many, Pausing, Traffic};
@@ -155,6 +156,8 @@ pub struct Sending {
     pace: Arc<Pace>,
     /// Of the object.
     kind: Kind,
+    /// How important it is.
+    class: Class,
     /// The engine that decided on the write.
     generation: u64,
     /// The first engine whose writes count.
@@ -168,25 +171,33 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// For a write of an engine on an object of this kind, with a token for its first request; the writes of engines before `first` do not count any
-    /// more. The requests of a `suspect` are given up after [`Traffic::short`].
+    /// For a write of an engine on an object of this kind, of this importance, with a token for its first request; the writes of engines before `first`
+    /// do not count any more. The requests of a `suspect` are given up after [`Traffic::short`].
     pub fn new(
         server: Server,
         pace: Arc<Pace>,
         kind: Kind,
+        class: Class,
         generation: u64,
         first: watch::Receiver<u64>,
         suspect: bool,
     ) -> Self {
         let progress = watch::Sender::new(Progress::default());
         let (given_up, is_first) = (watch::Sender::new(None), AtomicBool::new(true));
-        Self { server, pace, kind, generation, first, progress, given_up, suspect, is_first }
+        Self { server, pace, kind, class, generation, first, progress, given_up, suspect, is_first }
     }
 
     /// Of a write beside no others.
     #[cfg(test)]
     pub fn alone(server: Server) -> Self {
-        Self::new(server, Arc::new(Pace::new(0.0, 0)), Kind::Workload, 0, watch::channel(0).1, false)
+        Self::of_class(server, Class::Jobs)
+    }
+
+    /// Of a write of this importance beside no others.
+    #[cfg(test)]
+    pub fn of_class(server: Server, class: Class) -> Self {
+        let pace = Arc::new(Pace::new(0.0, 0));
+        Self::new(server, pace, Kind::Workload, class, 0, watch::channel(0).1, false)
     }
 
     /// For writes that wait for its slot.
@@ -291,19 +302,36 @@ impl Sending {
         &self.server.known
     }
 
-    /// Pauses before an attempt, for as long as the server `asked`, and waits for a slot: no longer than the pauses before all further attempts. False
-    /// if none was free until then: other writes need the slots, and the engine requests this one again later.
-    async fn comes_back(&self, attempt: u32, asked: Option<Duration>, settles: impl Fn() -> bool) -> bool {
+    /// Pauses before an attempt, for as long as the server `asked`. While no slot is free, a start, a stop or an admission waits for the next one, no
+    /// longer than the pauses before all further attempts. A lesser write, whose slot would keep these waiting, pauses again, as before the attempt
+    /// after it. False if none was free until then: other writes need the slots, and the engine requests this one again later.
+    async fn comes_back(
+        &self,
+        attempt: &mut u32,
+        mut asked: Option<Duration>,
+        settles: impl Fn() -> bool,
+    ) -> bool {
         let mut pausing = self.pause();
         let pause = |attempt, asked| pause(attempt, asked, crate::random::bits());
-        tokio::select! {
-            () = self.over(), if !settles() => return true,
-            () = tokio::time::sleep(pause(attempt, asked)) => {}
+        let is_lesser = self.class > Class::Admissions;
+        loop {
+            tokio::select! {
+                () = self.over(), if !settles() => return true,
+                () = tokio::time::sleep(pause(*attempt, asked.take())) => {}
+            }
+            let has_slot = if is_lesser { pausing.ends_beside_others() } else { pausing.ends() };
+            if has_slot || settles() {
+                return true;
+            }
+            if !is_lesser {
+                break;
+            }
+            *attempt += 1;
+            if *attempt > ATTEMPTS {
+                return false;
+            }
         }
-        if settles() || pausing.ends() {
-            return true;
-        }
-        let longest: Duration = (attempt + 1..=ATTEMPTS).map(|attempt| pause(attempt, None)).sum();
+        let longest: Duration = (*attempt + 1..=ATTEMPTS).map(|attempt| pause(attempt, None)).sum();
         tokio::select! {
             biased;
             () = self.over(), if !settles() => true,
@@ -381,7 +409,7 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             may_be_done |= error.code() != Some(429);
             debug!(attempt, error = %Chain(&error), "a write is tried again");
             let settles = || may_be_done && call.method != Method::GET && server.traffic.is_ending();
-            if sending.comes_back(attempt, error.retry_after(), settles).await {
+            if sending.comes_back(&mut attempt, error.retry_after(), settles).await {
                 continue;
             }
         }

@@ -474,7 +474,7 @@ async fn a_request_that_hangs_where_others_did_is_given_up_soon_and_says_nothing
     // It is known from others.
     server.timeout = Duration::from_millis(50);
     let pace = Arc::new(Pace::new(0.0, 0));
-    let sending = Sending::new(server, pace, Kind::Workload, 0, watch::channel(0).1, true);
+    let sending = Sending::new(server, pace, Kind::Workload, Class::Jobs, 0, watch::channel(0).1, true);
     assert!(matches!(persist(&sending, &call).await, Err(WriteError::Transient(_))));
     assert_eq!(traffic.limit(), limit);
 }

@@ -102,7 +102,7 @@ struct Shared {
     waiting: [AtomicUsize; Class::ALL.len()],
     /// How many writes pause before a retry, or wait in turn.
     pausing: watch::Sender<usize>,
-    /// How many of them have paused for long enough, and wait for a slot.
+    /// How many of them have paused for long enough, and wait for a slot: starts, stops and admissions alone.
     returning: AtomicUsize,
     /// All of these but the first wait here, in order.
     returns: tokio::sync::Mutex<()>,
@@ -210,7 +210,7 @@ impl Traffic {
         self.0.pausing.subscribe()
     }
 
-    /// How many writes wait for a slot after their pauses.
+    /// How many starts, stops and admissions wait for a slot after their pauses.
     pub fn returning(&self) -> usize {
         self.0.returning.load(Ordering::Relaxed)
     }

@@ -74,7 +74,8 @@ async fn a_webhook_that_cannot_be_called_is_left_to_the_engine() {
 
 #[tokio::test]
 async fn a_write_that_finds_no_free_slot_after_its_pauses_is_given_back() {
-    for (in_flight, expected) in [(7, 5), (8, 1)] {
+    let (start, lesser) = (Class::Jobs, Class::Workloads);
+    for (class, in_flight, expected) in [(start, 7, 5), (start, 8, 1), (lesser, 7, 5), (lesser, 8, 1)] {
         let traffic = Traffic::default();
         // With the pausing write itself.
         let numbers = Numbers { begun: in_flight + 1, in_flight: in_flight + 1, ..Numbers::default() };
@@ -86,9 +87,10 @@ async fn a_write_that_finds_no_free_slot_after_its_pauses_is_given_back() {
             async { fake_api::failed(503, "ServiceUnavailable") }
         });
         let server = Server::new(client, Deadline::never(), traffic.clone());
-        let outcome = persist(&Sending::alone(server), &Call::get("/x")).await;
+        let outcome = persist(&Sending::of_class(server, class), &Call::get("/x")).await;
         assert!(matches!(outcome, Err(WriteError::Transient(_))), "{outcome:?}");
-        assert_eq!((*sent.lock().unwrap(), *traffic.pausing().borrow()), (expected, 0), "{in_flight} of 8");
+        let known = (*sent.lock().unwrap(), *traffic.pausing().borrow());
+        assert_eq!(known, (expected, 0), "{class:?}: {in_flight} of 8");
     }
 }
 

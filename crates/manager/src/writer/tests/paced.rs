@@ -76,7 +76,7 @@ async fn each_request_takes_a_token() {
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let (first, generations) = watch::channel(0);
     pace.take(Instant::now());
-    let sending = Sending::new(server, Arc::clone(&pace), Kind::Workload, 0, generations, false);
+    let sending = Sending::new(server, Arc::clone(&pace), Kind::Workload, Class::Jobs, 0, generations, false);
     let call = Call::get("/x");
     let mut persisting = std::pin::pin!(persist(&sending, &call));
     let used_up = async {

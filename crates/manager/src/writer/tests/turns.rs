@@ -35,7 +35,7 @@ async fn what_was_queued_a_moment_ago_is_waited_for_before_the_pool_took_it() {
 }
 
 #[tokio::test]
-async fn a_write_that_paused_is_sent_again_while_others_wait() {
+async fn a_start_that_paused_is_sent_again_while_others_wait() {
     let refused = Arc::new(Mutex::new(0));
     let count = Arc::clone(&refused);
     let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
@@ -53,7 +53,7 @@ async fn a_write_that_paused_is_sent_again_while_others_wait() {
     let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
     let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
-    writer.write(0, request(0, "start"));
+    writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(0, "start") });
     for id in 1..200 {
         writer.write(0, request(id, &format!("w-{id}")));
     }
@@ -67,6 +67,60 @@ async fn a_write_that_paused_is_sent_again_while_others_wait() {
         writer.write(0, request(id, &format!("w-{id}")));
     }
     assert_eq!(*refused.lock().unwrap(), 1);
+    writer.abandon();
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+}
+
+#[tokio::test]
+async fn a_start_has_the_next_slot_although_lesser_writes_come_back_from_their_pauses() {
+    const REFUSED: u64 = 40;
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let sent: Seen<String> = Arc::default();
+    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let opened = Arc::clone(&opened);
+        async move {
+            if name.starts_with("refused") {
+                return fake_api::failed(503, "ServiceUnavailable");
+            }
+            if name.starts_with("busy") {
+                opened.acquire().await.unwrap().forget();
+                return fake_api::failed(404, "NotFound");
+            }
+            let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+            found(&json!({"metadata": metadata, "spec": {}}))
+        }
+    });
+    let (answering, mut answered) = noting();
+    let (supervisor, _fatals, _stopper) = supervisor();
+    let traffic = Traffic::default();
+    let slots = u64::try_from(traffic.limit()).unwrap();
+    let server = Server::new(client, Deadline::never(), traffic.clone());
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    for id in 0..REFUSED {
+        writer.write(0, request(id, &format!("refused-{id}")));
+    }
+    // These have all slots while the others pause.
+    for id in REFUSED..REFUSED + slots {
+        writer.write(0, request(id, &format!("busy-{id}")));
+    }
+    // The first one is given back: the others have looked for a slot, too.
+    assert!(!answered.recv().await.unwrap().1);
+    assert_eq!(traffic.returning(), 0, "they wait for no slot in order");
+    let busy = || sent.lock().unwrap().iter().filter(|name| name.starts_with("busy")).count();
+    while busy() < traffic.limit() {
+        tokio::task::yield_now().await;
+    }
+    let before = sent.lock().unwrap().len();
+    writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(1_000, "start") });
+    settled().await;
+    gate.add_permits(1);
+    while sent.lock().unwrap().len() == before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(sent.lock().unwrap()[before], "start");
     writer.abandon();
     assert!(writer.is_quiet(Duration::from_mins(1)).await);
 }

@@ -1,4 +1,5 @@
-//! Writes that pause before a retry, or wait in turn: they give their slots to others, and have one again before new writes.
+//! Writes that pause before a retry, or wait in turn: they give their slots to others. Starts, stops and admissions have one again before
+//! new writes.
 
 use std::sync::atomic::Ordering;
 
@@ -20,13 +21,23 @@ impl Pausing {
 
     /// The write has a slot again, if one is free; whether it has.
     pub fn ends(&mut self) -> bool {
+        self.ends_beside(0)
+    }
+
+    /// The same for a lesser write: it leaves the slots to the starts, stops and admissions that wait for one.
+    pub fn ends_beside_others(&mut self) -> bool {
+        self.ends_beside(self.traffic.returning())
+    }
+
+    /// The write has a slot again, if one is free beside so many.
+    fn ends_beside(&mut self, others: usize) -> bool {
         let (shared, limit) = (&self.traffic.0, self.traffic.limit());
         let elsewhere = shared.hanging.load(Ordering::Relaxed);
         let begun = *shared.begun.borrow();
         // Those whose pauses end at the same time come one after the other.
         self.is_over = self.is_over
             || shared.pausing.send_if_modified(|pausing| {
-                let is_free = begun.saturating_sub(*pausing + elsewhere) < limit;
+                let is_free = begun.saturating_sub(*pausing + elsewhere) + others < limit;
                 *pausing -= usize::from(is_free);
                 is_free
             });
@@ -109,6 +120,24 @@ mod tests {
         assert!(!pausing[5].ends());
         drop(pausing);
         assert_eq!(*traffic.pausing().borrow(), 0);
+    }
+
+    #[test]
+    fn a_lesser_write_leaves_the_next_slot_to_one_that_waits_for_it() {
+        let traffic = Traffic::default();
+        let (mut start, mut lesser) = (traffic.pause(), traffic.pause());
+        let in_use = |slots: usize| {
+            let begun = slots + *traffic.pausing().borrow();
+            traffic.set(&Numbers { begun, in_flight: slots, ..Numbers::default() });
+        };
+        in_use(8);
+        let mut waiting = Box::pin(start.finds_slot());
+        assert_eq!(waiting.as_mut().now_or_never(), None, "8 may be in flight");
+        in_use(7);
+        assert!(!lesser.ends_beside_others());
+        in_use(6);
+        assert!(lesser.ends_beside_others(), "one is free beside it");
+        assert_eq!(waiting.as_mut().now_or_never(), Some(()));
     }
 
     #[test]
