@@ -22,7 +22,7 @@ pub use asked::{MOST_PODS, subject};
 pub use capacity::asks_for_room;
 use capacity::{without_details, without_images};
 pub use listed::Listed;
-use near::Near;
+use near::{Holding, Near};
 use programs::without_programs;
 
 /// The kinds that configure queueing, queues before jobs.
@@ -181,7 +181,11 @@ where
                 let is_read = namespaces.contains(&text(&object["metadata"]["namespace"]));
                 if is_read { None } else { keep(object) }
             };
-            live.take(kind, kept(kind, None, Arc::new(elsewhere)).await?);
+            let listed = kept(kind, None, Arc::new(elsewhere)).await.unwrap_or_else(|_| {
+                let why = "those outside the namespaces of the LocalQueues could not be listed".to_owned();
+                Listed { unread: Some(why), ..Listed::default() }
+            });
+            live.take(kind, listed);
         }
     }
     live.observed = ended.take();
@@ -278,8 +282,15 @@ impl Live {
             return Near::new(places, BTreeMap::new());
         }
         let count = |queue: &Value| queue["status"]["reservingWorkloads"].as_u64().unwrap_or_default();
-        let in_tree = of(Kind::ClusterQueue).filter(|queue| tree.contains(&name(queue)));
-        let holding = in_tree.map(|queue| (name(queue), count(queue))).collect();
+        let mut holding = BTreeMap::<String, Holding>::new();
+        for queue in of(Kind::ClusterQueue).filter(|queue| tree.contains(&name(queue))) {
+            holding.entry(name(queue)).or_default().all = count(queue);
+        }
+        for queue in of(Kind::LocalQueue) {
+            if let Some(holding) = holding.get_mut(&target(queue)) {
+                holding.in_local_queues = holding.in_local_queues.saturating_add(count(queue));
+            }
+        }
         self.objects.retain(|m| match m.kind {
             Kind::ClusterQueue => tree.contains(&text(&m.object["metadata"]["name"])),
             Kind::LocalQueue => tree.contains(&text(&m.object["spec"]["clusterQueue"])),
@@ -308,8 +319,7 @@ fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
     cycle.pop_first().unwrap_or_default()
 }
 
-/// Objects that have ended or are about to be deleted have no future. Queues and flavors count until they are gone, and Workloads until they hold no
-/// quota.
+/// Objects that have ended or are about to be deleted have no future. Queues and flavors count until they are gone.
 fn is_over(kind: Kind, object: &Value) -> bool {
     if SETTINGS.contains(&kind) {
         return false;
@@ -322,8 +332,7 @@ fn is_over(kind: Kind, object: &Value) -> bool {
         let mut met = conditions.filter(|c| c["status"] == "True");
         met.any(|c| c["type"] == "Finished" || c["type"] == "Failed")
     };
-    let holds_quota = || kind == Kind::Workload && near::holds_quota(object);
-    ended() || (object["metadata"]["deletionTimestamp"].is_string() && !holds_quota())
+    ended() || object["metadata"]["deletionTimestamp"].is_string()
 }
 
 /// Kind and UID of the job that controls an object.

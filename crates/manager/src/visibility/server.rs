@@ -36,6 +36,8 @@ use crate::shutdown::Stop;
 const LARGE: usize = 5000;
 /// Large answers at once, until they are sent: each may have thirty megabytes.
 const LARGE_AT_ONCE: usize = 2;
+/// Pages of the journal at once, until they are sent. A volume that does not answer holds up these alone.
+const JOURNALS_AT_ONCE: usize = 2;
 /// Other answers at once.
 const SMALL_AT_ONCE: usize = 32;
 /// How long an answer waits for its turn.
@@ -56,6 +58,7 @@ pub struct Server {
     journal: Option<journal::Reader>,
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
+    journals: Arc<Semaphore>,
     explanations: OneEach,
 }
 
@@ -76,6 +79,7 @@ impl Server {
             journal,
             small: Arc::new(Semaphore::new(SMALL_AT_ONCE)),
             large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
+            journals: Arc::new(Semaphore::new(JOURNALS_AT_ONCE)),
             explanations: OneEach::new("explanations", EXPLANATIONS, ALL_EXPLANATIONS),
         }
     }
@@ -187,7 +191,7 @@ impl Server {
     async fn journal(&self, queue: String, query: &str, form: Form) -> Result<Response, Refusal> {
         let Some(reader) = self.journal.clone() else { return Err(Refusal::NoPath) };
         let asked = asked(query).map_err(Refusal::BadRequest)?;
-        let turn = turn(&self.large).await?;
+        let turn = turn(&self.journals).await?;
         let read = made(&turn, move || {
             let page = reader.page(&asked)?;
             Ok(journal_page(&queue, page).to_string().into_bytes())

@@ -15,9 +15,18 @@ use crate::Manifest;
 pub(super) struct Near {
     /// Namespace and name of each LocalQueue.
     pub places: BTreeSet<(String, String)>,
-    /// The ClusterQueues, and how many Workloads hold quota in each of them according to its status.
-    pub holding: BTreeMap<String, u64>,
+    /// The ClusterQueues.
+    pub holding: BTreeMap<String, Holding>,
     outside: Mutex<Outside>,
+}
+
+/// How many Workloads hold quota in a ClusterQueue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Holding {
+    /// According to its status.
+    pub all: u64,
+    /// According to the status of the LocalQueues that refer to it.
+    pub in_local_queues: u64,
 }
 
 /// The Workloads that hold quota of the ClusterQueues and are in none of the LocalQueues.
@@ -29,13 +38,13 @@ struct Outside {
 }
 
 /// Whether a Workload holds quota.
-pub(super) fn holds_quota(workload: &Value) -> bool {
+fn holds_quota(workload: &Value) -> bool {
     is_met(workload, "QuotaReserved") && !is_met(workload, "Finished")
 }
 
 impl Near {
     /// Of these LocalQueues and ClusterQueues.
-    pub fn new(places: BTreeSet<(String, String)>, holding: BTreeMap<String, u64>) -> Self {
+    pub fn new(places: BTreeSet<(String, String)>, holding: BTreeMap<String, Holding>) -> Self {
         Self { places, holding, outside: Mutex::default() }
     }
 
@@ -76,14 +85,18 @@ impl Near {
         (all.len() <= MOST_NAMESPACES).then_some(all)
     }
 
-    /// Whether more Workloads hold quota, according to the status of a ClusterQueue, than there are among these objects.
+    /// Whether more Workloads hold quota, according to the status of a ClusterQueue, than there are among these objects and than its LocalQueues have
+    /// according to theirs: a status is older than the objects, which may have ended since.
     pub fn misses_some(&self, objects: &[Manifest]) -> bool {
         let mut found = BTreeMap::<&str, u64>::new();
         let workloads = objects.iter().filter(|manifest| manifest.kind == Kind::Workload);
         for queue in workloads.filter_map(|manifest| self.queue_of_quota(&manifest.object)) {
             *found.entry(queue).or_default() += 1;
         }
-        self.holding.iter().any(|(queue, count)| found.get(&**queue).copied().unwrap_or_default() < *count)
+        self.holding.iter().any(|(queue, holding)| {
+            let found = found.get(&**queue).copied().unwrap_or_default();
+            found.max(holding.in_local_queues) < holding.all
+        })
     }
 }
 
@@ -96,7 +109,7 @@ mod tests {
     use sluice_api::job::JobKind;
 
     use super::super::tests::ready;
-    use super::super::{Extent, Keep, read};
+    use super::super::{Extent, Keep, Listed, read};
     use super::*;
     use crate::{File, Manifests, Options, Simulation, object, prepare};
 
@@ -172,6 +185,11 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
         (names, lists.into_inner())
     }
 
+    /// Whether the Workloads of all namespaces are among these lists.
+    fn all_workloads(lists: &[String]) -> bool {
+        lists.iter().any(|list| list.ends_with("/workloads") && !list.contains("/namespaces/"))
+    }
+
     #[test]
     fn a_workload_keeps_its_quota_when_its_local_queue_is_gone_or_refers_to_another_cluster_queue() {
         let cluster = cluster();
@@ -179,9 +197,6 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
             |kind: Kind, object: &Value| kind == Kind::LocalQueue && object["metadata"]["namespace"] == "b";
         let (usual, lists) = admitted(&cluster, |_, object| Some(object));
         assert_eq!(usual, ["beside", "moved"]);
-        let all_workloads = |lists: &[String]| {
-            lists.iter().any(|list| list.ends_with("/workloads") && !list.contains("/namespaces/"))
-        };
         assert!(!all_workloads(&lists), "those of the namespaces are all: {lists:?}");
         let (gone, lists) = admitted(&cluster, |kind, object| (!of_other(kind, &object)).then_some(object));
         assert_eq!(gone, usual);
@@ -196,19 +211,49 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
     }
 
     #[test]
-    fn a_workload_that_is_being_deleted_is_read_while_it_holds_quota() {
-        let deleting = |conditions: Value| json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": conditions}});
-        let met = |kind: &str| json!({"type": kind, "status": "True"});
-        let over = |conditions: Value| super::super::is_over(Kind::Workload, &deleting(conditions));
-        assert!(!over(json!([met("QuotaReserved")])));
-        assert!(over(json!([met("QuotaReserved"), met("Finished")])) && over(json!([])));
-        let job = Kind::Job(JobKind::JOB);
-        assert!(super::super::is_over(job, &deleting(json!([met("QuotaReserved")]))));
+    fn a_workload_that_ended_after_the_status_was_written_causes_no_list_of_all() {
+        let cluster = cluster();
+        let (_, lists) = admitted(&cluster, |kind, mut object| {
+            let reserving = match kind {
+                Kind::ClusterQueue => 2,
+                Kind::LocalQueue => 1,
+                _ => 0,
+            };
+            if reserving > 0 {
+                object["status"]["reservingWorkloads"] = json!(reserving);
+            }
+            let ended = kind == Kind::Workload && object["metadata"]["namespace"] == "b";
+            (!ended).then_some(object)
+        });
+        assert!(!all_workloads(&lists), "{lists:?}");
+    }
+
+    #[test]
+    fn a_list_of_all_workloads_that_fails_leaves_a_note() {
+        let list = |place: String, _query: &'static str, _keep: Keep| {
+            let found = match place.rsplit('/').next() {
+                Some("clusterqueues") => {
+                    vec![json!({"metadata": {"name": "cq"}, "status": {"reservingWorkloads": 1}})]
+                }
+                Some("localqueues") => {
+                    vec![
+                        json!({"metadata": {"namespace": "a", "name": "lq"}, "spec": {"clusterQueue": "cq"}}),
+                    ]
+                }
+                _ => Vec::new(),
+            };
+            let fails = all_workloads(&[place]);
+            std::future::ready(if fails { Err("forbidden") } else { Ok(Listed::from(found)) })
+        };
+        let extent = Extent::Around { namespace: "a", local_queue: "lq", room: false };
+        let live = ready(read(extent, &[JobKind::JOB], list)).unwrap();
+        let unread: Vec<&str> = live.unread.iter().map(|unread| unread.what).collect();
+        assert_eq!(unread, ["workloads"]);
     }
 
     #[test]
     fn what_holds_quota_elsewhere_is_not_near() {
-        let near = Near::new(BTreeSet::new(), [("cq".to_owned(), 1)].into());
+        let near = Near::new(BTreeSet::new(), [("cq".to_owned(), Holding::default())].into());
         let workload = |queue: &str, reserved: &str, uid: &str| {
             json!({
                 "metadata": {"namespace": "b", "ownerReferences": [{"uid": uid}]},

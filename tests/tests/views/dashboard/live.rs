@@ -216,3 +216,18 @@ async fn a_list_asks_for_a_token_as_soon_as_the_one_that_it_has_is_no_longer_acc
         until(&mut page, "document.querySelector('form.ask') !== null").await;
     }
 }
+
+#[tokio::test]
+async fn a_list_that_is_searched_or_scrolled_asks_for_a_token_when_it_is_no_longer_accepted() {
+    let types = "document.querySelector('input[type=search]').dispatchEvent(new Event('input'))";
+    let scrolls = "document.querySelector('.grid-body').scrollTop = 28 * 300";
+    for does in [types, scrolls] {
+        let (url, state) = start(Fault::None).await;
+        let mut page = opened(&url, 1280, Scheme::Light).await;
+        go(&mut page, "workload", "20000 workloads").await;
+        until(&mut page, &format!("{STATE} === 'live'")).await;
+        state.expired.store(true, Ordering::Relaxed);
+        page.run(does).await.unwrap();
+        until(&mut page, "document.querySelector('form.ask') !== null").await;
+    }
+}

@@ -207,6 +207,7 @@ if (given) {
 }
 tips(document.getElementById("tip"));
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+document.addEventListener("refused", (event) => askForToken(event.detail));
 addEventListener("hashchange", () => { if (shown) go(true); });
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && shown?.late) { shown.late = false; read(shown); }

@@ -146,6 +146,11 @@ export class Rows {
 
 const PAGE = 200;
 
+/** Announces that a token is not accepted, where nobody waits for the list. */
+function refused(error) {
+  if (error?.code === 401) document.dispatchEvent(new CustomEvent("refused", { detail: error }));
+}
+
 /** A table whose rows come from the server, page by page as they are seen. */
 export class Paged {
   /** `options` as of [`Rows`], with `load(offset, limit)` → {total, items}, cells(item, columns), open(item), failed(error), counted(total). */
@@ -177,7 +182,7 @@ export class Paged {
 
   /** Reads again what can be seen, as [`reload`] does, where nobody waits for it. `failed` has said what is wrong. */
   again() {
-    this.reload().catch(() => {});
+    this.reload().catch(refused);
   }
 
   /** Reads again what can be seen. What was known stays until the answer is there. Throws if the token is not accepted. */
@@ -193,7 +198,7 @@ export class Paged {
 
   want(first, past) {
     for (let page = Math.floor(first / PAGE); page * PAGE < past; page += 1) {
-      if ((!this.pages.has(page) || this.stale?.has(page)) && !this.asked.has(page)) this.fetch(page, false);
+      if ((!this.pages.has(page) || this.stale?.has(page)) && !this.asked.has(page)) this.fetch(page, false).then(refused);
     }
   }
 

@@ -54,6 +54,9 @@ struct Bed {
     ca: Ca,
     /// Where its journal is.
     folder: tempfile::TempDir,
+    /// Turns of its large answers, and of its pages of the journal.
+    large: Arc<Semaphore>,
+    journals: Arc<Semaphore>,
     _stopper: Stopper,
 }
 
@@ -98,12 +101,13 @@ async fn bed(listed: bool) -> Bed {
     let folder = tempfile::tempdir().unwrap();
     let journal = listed.then(|| journal::Reader::new(folder.path()));
     let server = Server::new(published, access, proxy, Arc::new(Echo), journal);
+    let (large, journals) = (Arc::clone(&server.large), Arc::clone(&server.journals));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stopper, stop) = pair();
     let bounds = Bounds { connections: 20, patience: Patience::default() };
     tokio::spawn(serve(listener, serving.config, server, bounds, stop));
-    Bed { address, ca, folder, _stopper: stopper }
+    Bed { address, ca, folder, large, journals, _stopper: stopper }
 }
 
 /// Takes any server for what it says it is: who the client is matters here.
@@ -403,6 +407,17 @@ async fn the_journal_is_for_those_who_may_read_it_and_is_given_page_by_page() {
     for path in ["-/journal", "cq/journal"] {
         assert_eq!(bed.get("alice", &format!("{JOURNAL}/{path}")).await.status, 403);
     }
+}
+
+#[tokio::test]
+async fn pages_of_the_journal_and_of_long_queues_do_not_wait_for_each_other() {
+    const JOURNAL: &str = "/apis/visibility.sluice.dev/v1alpha1/clusterqueues/-/journal";
+    let bed = bed(true).await;
+    let journals = bed.journals.acquire_many(2).await.unwrap();
+    assert_eq!(bed.get("root", &format!("{OF_CLUSTER}?limit=6000")).await.status, 200);
+    drop(journals);
+    let _large = bed.large.acquire_many(2).await.unwrap();
+    assert_eq!(bed.get("root", JOURNAL).await.status, 200);
 }
 
 #[tokio::test]
