@@ -274,7 +274,14 @@ impl Engine {
     /// A job and its Workload: the rest of the reconciler's order.
     fn proceed(&mut self, key: &JobKey, view: &Arc<JobView>, workload: &WorkloadKey) {
         let entry = &self.world.workloads[workload];
-        if entry.open.is_some() || entry.decision.is_some() || entry.retry.waits(self.now) {
+        if entry.open.is_some() || entry.decision.is_some() {
+            return;
+        }
+        if entry.retry.waits(self.now) {
+            // What the job says comes before the next decision on its Workload.
+            if let Some(until) = entry.retry.until() {
+                self.wake_at(until, Alarm::Job(key.clone()));
+            }
             return;
         }
         let status = entry.status();

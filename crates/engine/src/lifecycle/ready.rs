@@ -232,6 +232,9 @@ impl Engine {
     pub(crate) fn reclaimable_not_taken(&mut self, workload: &WorkloadKey) {
         self.keep_taken(workload, None);
         self.forget_reservation(workload);
+        // The job is looked at as soon as its Workload is: before a cycle decides on it with the old number.
+        let job = self.world.workloads.get(workload).and_then(|entry| self.world.job_of(entry));
+        self.dirty.jobs.extend(job);
     }
 
     /// Keeps what was last left on the list when others were taken off it, and when.

@@ -113,12 +113,13 @@ mod tests {
     use super::*;
     use crate::{File, Manifests, Options, Simulation, object, prepare};
 
-    fn job(namespace: &str, name: &str, pods: u32) -> String {
+    /// A job that is submitted after so many seconds, and then asks for this number of processors.
+    fn job(namespace: &str, name: &str, pods: u32, after: u32) -> String {
         format!(
             "
 apiVersion: batch/v1
 kind: Job
-metadata: {{name: {name}, namespace: {namespace}, uid: uid-{name}, labels: {{kueue.x-k8s.io/queue-name: lq}}, annotations: {{sluice.dev/run-seconds: \"3600\"}}}}
+metadata: {{name: {name}, namespace: {namespace}, uid: uid-{name}, labels: {{kueue.x-k8s.io/queue-name: lq}}, annotations: {{sluice.dev/run-seconds: \"3600\", sluice.dev/submit-after-seconds: \"{after}\"}}}}
 spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}
 ---
 "
@@ -142,7 +143,8 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
 
     /// Of ten processors, a job of the namespace `b` has six and one of `a` three; another of `a` waits for four.
     fn cluster() -> Simulation {
-        let text = [QUEUES, &job("b", "moved", 6), &job("a", "beside", 3), &job("a", "waits", 4)].concat();
+        let text =
+            [QUEUES, &job("b", "moved", 6, 0), &job("a", "beside", 3, 1), &job("a", "waits", 4, 2)].concat();
         let file = File { name: "world".to_owned(), text, named: true };
         let manifests = Manifests::read(&[file]).unwrap();
         let mut cluster = prepare(&manifests, &BTreeMap::new(), options()).unwrap();
