@@ -6,7 +6,7 @@ use sluice_testkit::wait::{Progress, eventually};
 
 use crate::place::DEADLINE;
 
-/// Reviews that the manager takes in no attempt: they end so again.
+/// Messages about reviews that fail in every attempt, so that it is of no use to try again.
 const NEVER: [&str; 4] = [
     "the review is larger than",
     "the review has too many values",
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_an_answer() {
+    async fn a_refused_write_is_not_repeated() {
         for (code, reason, message) in [
             (403, "Forbidden", "admission webhook \"a\" denied the request"),
             (500, "InternalError", "failed calling webhook \"a\": the review has too many values"),

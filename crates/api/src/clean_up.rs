@@ -25,8 +25,8 @@ pub struct CleanUp {
 }
 
 impl CleanUp {
-    /// Whether it is called like this below a job of the other name. KubeRay cuts the beginning off a name that is too long, and puts a letter in the
-    /// place of what a name must not begin with.
+    /// Whether `name` is that of the job that cleans up after the job `above`. KubeRay cuts the beginning off a name that is too long, and replaces a
+    /// first character that a name must not have by a letter.
     fn is_called(&self, above: &str, name: &str) -> bool {
         let whole = format!("{above}{}", self.suffix);
         let Some(cut) = whole.len().checked_sub(LONGEST).filter(|cut| *cut > 0) else { return whole == name };
@@ -79,7 +79,7 @@ impl CleanUp {
 }
 
 impl JobKind {
-    /// Whether the job that cleans up after a job of this kind and name is of the other kind and name.
+    /// Whether `(kind, name)` is the job that cleans up after the job `above` of this kind.
     pub fn is_cleaned_up_by(self, above: &str, (kind, name): (Self, &str)) -> bool {
         let by = self.integration().cleaned_up_by.as_ref();
         by.is_some_and(|by| by.framework == kind.framework() && by.is_called(above, name))

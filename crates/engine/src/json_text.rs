@@ -10,7 +10,8 @@ pub struct JsonText(Box<str>);
 impl JsonText {
     /// Writes a value, whose maps have text as keys.
     pub(crate) fn of(value: &impl Serialize) -> Self {
-        Self(serde_json::to_string(value).expect("plain data").into())
+        let text = serde_json::to_string(value);
+        Self(text.expect("maps have text as keys, and nothing here fails to serialize").into())
     }
 
     /// The text.
@@ -26,6 +27,6 @@ impl JsonText {
 
 impl From<Value> for JsonText {
     fn from(document: Value) -> Self {
-        Self::of(&document)
+        Self(document.to_string().into())
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct ReasonReport {
     pub message_at: Option<Timestamp>,
     /// The reason is not written yet.
     pub unreported: Option<Unreported>,
-    /// A delayed warning, and until when.
+    /// A warning that is sent later, and when.
     pub owed: Option<(Timestamp, Box<Event>)>,
     /// The reason, while it cannot be written, or need not yet.
     pub pending_message: Option<PendingMessage>,
@@ -32,14 +32,14 @@ impl WorkloadEntry {
         self.reason.as_ref()?.pending_message.as_ref()
     }
 
-    /// That is not true any more, or is being written.
+    /// Drops the pending reason: it is out of date, or is being written.
     pub(crate) fn forget_message(&mut self) {
         if let Some(reason) = &mut self.reason {
             reason.pending_message = None;
         }
     }
 
-    /// Something else is written than why it waits.
+    /// Forgets when the reason was written: the condition says something else now.
     pub(crate) fn forget_written_reason(&mut self) {
         self.reason.take_if(|reason| {
             reason.message_at = None;

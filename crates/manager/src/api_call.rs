@@ -187,7 +187,7 @@ impl Call {
         }
     }
 
-    /// The same call, for those who only want to know that it succeeded: then the answer is empty.
+    /// The same call, for callers that need no more than its success: the answer is empty then.
     #[must_use]
     pub fn unread(mut self) -> Self {
         self.unread = true;

@@ -26,7 +26,7 @@ const QUEUES: usize = 20;
 /// Jobs of the bare loop, whose rate alone is of interest: as few as give it.
 const BARE: usize = 400;
 const DEADLINE: Duration = Duration::from_mins(5);
-/// So often everything is done at most, on a machine that stands still.
+/// How often the measurement is tried at most: a machine that stands still spoils it.
 const TRIES: usize = 3;
 /// Jobs that their users make at once.
 const USERS: usize = 16;

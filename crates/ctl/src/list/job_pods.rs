@@ -63,7 +63,7 @@ impl Named {
         })
     }
 
-    /// With the name of its kind in the cluster, and the jobs that it made in a namespace, or in all of them, if its kind is none of jobs.
+    /// Asks the cluster about an object that is not a job: for the name of its kind, and for the jobs that it made in a namespace, or in all of them.
     ///
     /// # Errors
     /// If the cluster cannot be reached, or has no such kind.

@@ -2,9 +2,9 @@
 //! flavor, on the quota of this one.
 //!
 //! This happens to a job that was resumed by hand before its start, or whose template its user changes while it runs, as some kinds allow; and to a
-//! part of a job that its user made in the place of the controller's. A flavor
-//! may also change, or be deleted and made again, while jobs run on it: these were started with the older version. The time of a change is known since
-//! the start of the manager; the time of creation is in the flavor.
+//! part of a job that a user made in place of the one that the controller makes. A flavor may also change, or be deleted and made again, while jobs
+//! run on it: these were started with the older version. The time of a change is known since the start of the manager; the time of creation is in the
+//! flavor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

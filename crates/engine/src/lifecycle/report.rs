@@ -21,7 +21,8 @@ const MOST_REPORTS: usize = 64;
 /// of the time: each delays those, and many Workloads are admitted before their reason is due.
 const REASONS_PER_SECOND: u32 = 100;
 const REASONS_PER_BUSY_SECOND: u32 = 10;
-/// So many troubles are written in a second beside these, as soon as they are due: only a change of an object ends them, so somebody is to act.
+/// How many troubles are written in a second beside the reasons: a trouble ends only when a user changes an object, so the user should learn of it
+/// soon.
 const TROUBLES_PER_SECOND: u32 = 10;
 
 impl WorkloadEntry {

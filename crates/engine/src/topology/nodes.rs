@@ -1,8 +1,8 @@
 //! Nodes for the core, and what pods without a topology assignment use of them (docs/reference/06-algorithm.md 6.12 "free").
 //!
 //! Nodes count once all nodes and all bound pods were seen, while some flavor has a topology: before that it is not known what is free. A pod counts
-//! as placed if it names a Workload of its namespace that holds its node, and is within the number of pods that the Workload has there: as used counts
-//! only what it requests beyond those of the Workload. All requests of every other bound pod count, such as those of a replaced pod that has not ended.
+//! as placed if it names a Workload of its namespace that holds its node, and is within the number of pods that the Workload has there: only what it
+//! requests beyond the assignment counts as used. All requests of every other bound pod count, such as those of a replaced pod that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 

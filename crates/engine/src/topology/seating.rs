@@ -76,9 +76,10 @@ pub(super) struct Rooms {
     each: Option<Vec<(Name, Amount)>>,
 }
 
-/// All of them.
+/// The seats of all pod sets with an assignment, and which pods have them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seating {
+    /// What the assignments have for each pod set.
     pub(super) rooms: BTreeMap<SetKey, Rooms>,
     /// The labels by which their domains are named: nodes with other values of these are in other domains. Some may not matter any more.
     pub(super) levels: BTreeSet<Name>,

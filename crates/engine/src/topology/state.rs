@@ -79,6 +79,7 @@ impl TopologyNodes {
         self.used
     }
 
+    /// Counts what a pod takes of its node beyond what a topology assignment has for it.
     pub(super) fn count(&mut self, key: PodKey, node: &Name, requests: Vec<(Name, Amount)>) {
         add(&mut self.taken, node, &requests);
         self.changed.insert(Name::clone(node));

@@ -13,6 +13,7 @@ pub(crate) enum Few<T> {
 }
 
 impl<T: Ord> Few<T> {
+    /// Whether a value is a member.
     pub fn contains(&self, value: &T) -> bool {
         match self {
             Self::One(one) => one == value,
@@ -48,7 +49,7 @@ impl<T: Ord> Few<T> {
         false
     }
 
-    /// Adds to an index.
+    /// Adds a value to those of a key.
     pub fn index<K: Ord>(map: &mut BTreeMap<K, Self>, key: K, value: T) {
         match map.entry(key) {
             Entry::Occupied(mut known) => known.get_mut().insert(value),
@@ -58,7 +59,7 @@ impl<T: Ord> Few<T> {
         }
     }
 
-    /// Removes from an index.
+    /// Removes a value from those of a key, and the key with the last one.
     pub fn unindex<K: Ord>(map: &mut BTreeMap<K, Self>, key: &K, value: &T) {
         if map.get_mut(key).is_some_and(|few| few.remove(value)) {
             map.remove(key);

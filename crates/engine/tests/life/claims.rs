@@ -13,7 +13,7 @@ use crate::unadmitted::{cluster, running};
 
 /// A finalizer of its user keeps a job for as long as the user likes. The webhooks let all of these through.
 #[test]
-fn a_job_that_is_being_deleted_vouches_for_no_job_but_the_small_one_that_cleans_up_after_it() {
+fn below_a_job_that_is_being_deleted_only_the_small_job_that_cleans_up_runs() {
     let (cluster, job) = (JobKind::RAY_CLUSTER, JobKind::JOB);
     for manage_all in [false, true] {
         for (kind, name, is_small, runs) in [

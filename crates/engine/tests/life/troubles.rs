@@ -20,7 +20,7 @@ fn a_missing_queue_is_reported_soon_however_many_wait_for_quota() {
 }
 
 #[test]
-fn those_of_a_stopped_queue_leave_room_to_the_next_mistake() {
+fn reports_about_a_stopped_queue_do_not_delay_one_about_a_missing_queue() {
     let mut c = cluster("", "1", &json!({"stopPolicy": "Hold"}));
     c.busy(true);
     for number in 0..300 {

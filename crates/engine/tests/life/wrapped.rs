@@ -110,7 +110,7 @@ fn of_those_that_begin_as_a_name_that_the_api_server_makes_only_the_oldest_is_be
 
 /// A finalizer of its user may keep it for as long as the user likes.
 #[test]
-fn one_that_is_being_deleted_counts_among_them_until_its_pods_are_gone() {
+fn a_wrapped_job_that_is_being_deleted_counts_until_its_pods_are_gone() {
     for has_pods in [true, false] {
         let mut c = cluster("2", EngineConfig::default());
         c.api.local_queue("team-a", "default", "cq");

@@ -20,7 +20,8 @@ use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_pa
 /// # Errors
 ///
 /// The violated rules: an invalid name or number in a label or annotation, a topology request or a field that its kind does not allow, too little
-/// room for the additions of a start, a change of an immutable field, such as the queue of a running job, the start of a job without a queue.
+/// room for the additions of a start, a change of an immutable field, such as the queue of a running job, or that a job without a queue is resumed
+/// where a new one would get the LocalQueue `default`.
 pub fn validate(
     kind: JobKind,
     object: &Value,

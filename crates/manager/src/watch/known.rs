@@ -110,7 +110,7 @@ impl Known {
             self.seen(workload);
         }
         if !(self.followed)(answer) {
-            self.expect(answer);
+            self.remember_version(answer);
             return None;
         }
         match answer {
@@ -120,8 +120,8 @@ impl Known {
         }
     }
 
-    /// Only the engine follows the object: its event is of no use if the engine takes this version.
-    fn expect(&self, answer: &Object) {
+    /// Remembers the version of an answer, so that its watch event can be dropped once the engine has it: nothing else follows the object.
+    fn remember_version(&self, answer: &Object) {
         let (uid, version) = match answer {
             Object::Workload(workload) => {
                 let metadata = &workload.metadata;

@@ -54,7 +54,7 @@ pub struct Owner {
     pub pods: PodMarks,
     /// Whether it is being deleted, and its controller may make a job that cleans up after it, which it waits for.
     pub cleaned_up: bool,
-    /// Whether it may be such a job, by its name and its pods.
+    /// Whether it may clean up after another job that is being deleted, by its own name and its pods.
     pub may_clean_up: bool,
     /// Whether it is being deleted, and its controller, which may lag behind, makes jobs: these have no quota any more.
     pub leaves: bool,

@@ -34,13 +34,16 @@ const KEPT: usize = 16;
 const MOST_IN_TURN: usize = 1000;
 /// The engine learns the number of waiting writes in steps of this size.
 const BACKLOG_STEP: usize = 16;
-/// So often it is looked whether the API server is still busy.
+/// How often to check whether the API server is still busy: no event says when that ends.
 const BUSY_LOOK: Duration = Duration::from_millis(500);
 
 /// The parts that sending needs.
 pub(super) struct Sender {
+    /// What requests go to.
     pub server: Server,
+    /// The versions of the objects as they were last seen.
     pub versions: Versions,
+    /// The rate at which writes may be sent.
     pub pace: Arc<Pace>,
 }
 
@@ -111,7 +114,7 @@ pub(super) async fn run(
         }
         idle.send_if_modified(|idle| std::mem::replace(idle, resting && orders.is_empty()) != *idle);
         for taken in pool.taken.drain(..) {
-            // Who asked may not wait any more.
+            // The caller may have timed out.
             let _ = taken.send(());
         }
         tokio::select! {
@@ -121,12 +124,12 @@ pub(super) async fn run(
             },
             // The sender lives as long as `traffic`.
             _ = pausing.changed() => {}
-            // That it is not busy any more is known by time alone.
+            // Only time shows that the API server is no longer busy.
             () = tokio::time::sleep(BUSY_LOOK), if pool.reported.is_some_and(|reported| reported.busy) => {}
             () = until(again), if pool.lanes.has_waiting() => {}
             Some(done) = pool.running.join_next() => pool.ended(done),
         }
-        // One look at the writes is for all that came meanwhile: it costs more than each of these.
+        // Everything that came meanwhile is taken first: a look at the writes costs more than each of these.
         while let Ok(order) = orders.try_recv() {
             pool.take(order).await;
         }

@@ -374,13 +374,13 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
     let server = &sending.server;
     let mut attempt = 1;
     let mut may_be_done = false;
+    // With a write that may come late the lease is kept, at the end of the process.
+    let settles = |may_be_done: bool| may_be_done && call.method != Method::GET && server.traffic.is_ending();
     loop {
-        // With a write that may come late the lease is kept, at the end of the process.
-        let settles = || may_be_done && call.method != Method::GET && server.traffic.is_ending();
         tokio::select! {
             biased;
-            () = sending.over(), if !settles() => {
-                if !settles() {
+            () = sending.over(), if !settles(may_be_done) => {
+                if !settles(may_be_done) {
                     return Err(WriteError::Withdrawn);
                 }
                 sending.turn().await;
@@ -392,10 +392,10 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             Ok(body) => return Ok(body),
             Err(error) => error,
         };
-        // What a webhook refuses, or one that cannot be called, says nothing of the server. The engine waits for it: what pauses here takes a place
-        // from others.
+        // A refusal by a webhook, or a webhook that cannot be called, does not mean that the API server is busy. The engine sends the write again
+        // later: a pause here would take a place from other writes.
         let denied = error.is_of_admission();
-        if error.is_overload() && !hung && !error.is_of_admission() {
+        if error.is_overload() && !hung && !denied {
             server.traffic.refused(Instant::now());
         }
         attempt += 1;
@@ -408,8 +408,7 @@ pub async fn persist(sending: &Sending, call: &Call) -> Result<Vec<u8>, WriteErr
             // Only a refusal for too many requests is certainly not carried out.
             may_be_done |= error.code() != Some(429);
             debug!(attempt, error = %Chain(&error), "a write is tried again");
-            let settles = || may_be_done && call.method != Method::GET && server.traffic.is_ending();
-            if sending.comes_back(&mut attempt, error.retry_after(), settles).await {
+            if sending.comes_back(&mut attempt, error.retry_after(), || settles(may_be_done)).await {
                 continue;
             }
         }

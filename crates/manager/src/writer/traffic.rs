@@ -298,7 +298,7 @@ impl Traffic {
         self.0.ending.load(Ordering::Relaxed)
     }
 
-    /// So many writes there are now.
+    /// Takes over how many writes there are.
     pub fn set(&self, now: &Numbers) {
         self.0.in_flight.store(now.in_flight, Ordering::Relaxed);
         self.0.hanging.store(now.hanging, Ordering::Relaxed);

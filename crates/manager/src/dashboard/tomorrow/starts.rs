@@ -132,7 +132,7 @@ impl Tomorrow {
         let work = move |begin, cancel| found((begin, cancel, pace), &name, &wanted, count);
         let known = Arc::new(self.play(&turn, extent, PLAYING, work).await?);
         self.starts.put(asked, snapshot.revision, &known);
-        // Whoever has the next turn finds the result.
+        // Only now, so that the next request with the same question finds the result.
         drop(turn);
         Ok(shown(&known, &queue, viewer))
     }

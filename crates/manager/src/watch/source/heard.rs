@@ -1,7 +1,7 @@
 //! What lines of a watch and items of a list say, before the objects in them are decoded.
 //!
-//! Of each, only the beginning is read here: the API server writes the metadata before everything that is long, and the object is read once more, as
-//! its type, by those who want it.
+//! Only the beginning of each is read here: the API server writes the metadata before everything that is long. An object that is needed is read once
+//! more, as its type.
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -166,6 +166,7 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// An item of a list, of which only the metadata is read.
     pub(super) fn item(text: Vec<u8>) -> Result<Self, Error> {
         let meta = Meta::of(&text).map_err(Error::Malformed)?;
         Ok(Self { meta, text, line: false })

@@ -45,7 +45,7 @@ async fn what_a_dead_webhook_holds_back_makes_nobody_else_wait() {
 }
 
 #[tokio::test]
-async fn one_look_is_for_all_that_was_ordered_meanwhile() {
+async fn writes_that_were_queued_together_are_reported_to_the_engine_once() {
     let (answering, _answered) = noting();
     let (reported, mut reports) = mpsc::unbounded_channel();
     let answering = Answering { backlog: Arc::new(move |all| reported.send(all).unwrap()), ..answering };

@@ -1,4 +1,4 @@
-//! New jobs that claim to belong to a job that vouches for nothing.
+//! New jobs that claim to belong to a job on whose quota they cannot run.
 
 use super::pods::{Bed, of_job, owners, template};
 use super::*;
@@ -39,7 +39,7 @@ fn leaving(spec: &Value) -> Value {
 const CLUSTER: (JobKind, &str) = (JobKind::RAY_CLUSTER, "own");
 
 #[test]
-fn a_job_that_is_being_deleted_vouches_for_nothing_but_the_small_job_that_cleans_up_after_it() {
+fn below_a_job_that_is_being_deleted_only_the_small_job_that_cleans_up_runs() {
     let cluster = json!({"headGroupSpec": {"template": template()}});
     let all = || managing_all("batch/job, ray.io/raycluster");
     for (bed, what) in [(Bed::new(), "a default queue"), (all(), "all jobs are managed")] {
@@ -86,9 +86,9 @@ fn pods_of_jobs_that_only_claim_to_clean_up_wait() {
     }
 }
 
-/// It has no pods of its own, so no quota.
+/// Such a RayJob has no pods of its own, so no quota.
 #[test]
-fn a_rayjob_that_selects_a_cluster_vouches_for_nothing_although_all_jobs_are_managed() {
+fn a_job_below_a_rayjob_that_selects_a_cluster_waits_although_all_jobs_are_managed() {
     let bed = managing_all("batch/job, ray.io/rayjob");
     let owner = (JobKind::RAY_JOB, "own");
     let submitter = claiming(owner, "own", 1, "200m");
