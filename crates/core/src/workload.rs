@@ -195,7 +195,7 @@ pub struct TopologyState {
     pub checks_ready: bool,
     /// `status.unhealthyNodes`.
     pub unhealthy_nodes: Vec<Name>,
-    /// It keeps its nodes whatever happens to them: a pod that owns its Workload cannot move once it was let go.
+    /// It keeps its nodes whatever happens to them: a pod that owns its Workload cannot move once its gate was removed.
     pub pinned: bool,
     /// Whether its slices may move where a lost node has no replacement.
     pub slice_moves: SliceMoves,

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_nobody_reads_is_taken_in_to_its_end_and_not_kept() {
+    async fn an_answer_that_is_not_read_is_taken_in_to_its_end_and_not_kept() {
         const PIECES: usize = 1000;
         let taken = Arc::new(AtomicUsize::new(0));
         let given = Arc::clone(&taken);

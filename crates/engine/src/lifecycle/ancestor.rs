@@ -349,7 +349,7 @@ impl Engine {
         self.write_job(key, Purpose::SuspendJob, write, vec![reported]);
     }
 
-    /// Resumes a job that cleans up after its controller: it was suspended before the deletion was seen, and nobody else resumes it.
+    /// Resumes a job that cleans up after its controller: it was suspended before the deletion was seen, and nothing else resumes it.
     fn resume_clean_up(&mut self, key: &JobKey, view: &Arc<JobView>) {
         let info = |set: &JobPodSet| PodSetInfo {
             name: set.name.clone(),

@@ -414,7 +414,7 @@ fn a_node_that_is_back_before_its_replacement_could_be_written_keeps_its_pods() 
 }
 
 #[test]
-fn a_single_pod_whose_node_fails_before_it_is_let_go_gets_another_one_or_gives_its_quota_back() {
+fn a_single_pod_whose_node_fails_before_its_gate_is_removed_gets_another_one_or_gives_its_quota_back() {
     for (nodes, goes_to) in [(&THREE[..], Some("n2")), (&THREE[..1], None)] {
         let mut config = gates(&[]);
         config.frameworks.insert(JobKind::POD);

@@ -156,7 +156,7 @@ impl Known {
         versions.get(uid).is_some_and(same) && versions.take(uid).is_some()
     }
 
-    /// The engine was built anew, and has nothing yet: whatever the watches show is new to it.
+    /// The engine was rebuilt, and has nothing yet: whatever the watches show is new to it.
     pub fn rebuilt(&self) {
         self.tables().versions = Recent::of(VERSIONS);
     }

@@ -146,7 +146,7 @@ export class Rows {
 
 const PAGE = 200;
 
-/** Announces that a token is not accepted, where nobody waits for the list. */
+/** Announces that a token is not accepted, where no caller waits for the list. */
 function refused(error) {
   if (error?.code === 401) document.dispatchEvent(new CustomEvent("refused", { detail: error }));
 }
@@ -180,7 +180,7 @@ export class Paged {
     this.rows.close();
   }
 
-  /** Reads again what can be seen, as [`reload`] does, where nobody waits for it. `failed` has said what is wrong. */
+  /** Reads again what can be seen, as [`reload`] does, where no caller waits for it. `failed` has said what is wrong. */
   again() {
     this.reload().catch(refused);
   }

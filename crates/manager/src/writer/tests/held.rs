@@ -5,7 +5,7 @@ use futures::FutureExt as _;
 use super::*;
 
 #[tokio::test]
-async fn what_a_dead_webhook_holds_back_makes_nobody_else_wait() {
+async fn what_a_dead_webhook_holds_back_makes_no_other_write_wait() {
     let traffic = Traffic::default();
     let (answering, mut answered) = noting();
     let (reported, mut reports) = mpsc::unbounded_channel();

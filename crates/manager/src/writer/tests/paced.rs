@@ -27,7 +27,7 @@ fn gated() -> (Client, Arc<tokio::sync::Semaphore>, Seen<String>) {
 
 #[tokio::test]
 async fn what_waits_for_a_token_waits_behind_what_is_more_important_and_may_be_withdrawn() {
-    // On a machine that stands still for so long, others get tokens before the pool knows of the two: then all is done again.
+    // On a machine that stands still that long, others get tokens before the pool knows of the two: then all is done again.
     const TOKEN: Duration = Duration::from_millis(100);
     loop {
         let began = Instant::now();
