@@ -8,21 +8,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use sluice_quantity::Quantity;
 
-use crate::job::{JobKind, JobPodSet, JobView};
+use crate::job::{CleanUp, JobKind, JobPodSet, JobView};
 
 /// Longest name of a Job: its pods have it in a label.
 const LONGEST: usize = 63;
-
-/// The job that a kind's controller makes to clean up after a deleted job of the kind.
-#[derive(Clone, Copy, Debug)]
-pub struct CleanUp {
-    /// The framework of that job.
-    pub framework: &'static str,
-    /// What its name has behind that of the deleted job.
-    pub suffix: &'static str,
-    /// The most that its only pod requests: amounts by resource, as Kubernetes writes them.
-    pub most: &'static [(&'static str, &'static str)],
-}
 
 impl CleanUp {
     /// Whether `name` is that of the job that cleans up after the job `above`. KubeRay cuts the beginning off a name that is too long, and replaces a

@@ -18,11 +18,11 @@ use k8s_openapi::api::core::v1::{Affinity, PodSchedulingGate, PodTemplateSpec, T
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 pub use kind::{
-    CountAt, DeclaredNames, Integration, JobKind, PartNames, Parts, PartsAt, PodPlace, PodsAt, parse_external,
+    CleanUp, CountAt, DeclaredNames, Integration, JobKind, PartNames, Parts, PartsAt, PodPlace, PodsAt,
+    parse_external,
 };
 pub use template::{Template, TemplateKind, TemplateRef, TemplateUse};
 
-pub use crate::clean_up::CleanUp;
 use crate::labels;
 use crate::v1beta2::PodSetTopologyRequest;
 

@@ -41,6 +41,7 @@ pub(crate) mod pending;
 mod places;
 pub(crate) mod priority;
 pub(crate) mod ready;
+mod reason_report;
 pub(crate) mod report;
 pub(crate) mod requeue;
 pub(crate) mod reserved;

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use sluice_core::Unadmitted;
 
 use crate::effect::Event;
-use crate::world::WorkloadEntry;
 
 /// What is known of the reports why a Workload waits.
 #[derive(Clone, Debug, Default)]
@@ -19,33 +18,6 @@ pub(crate) struct ReasonReport {
     pub owed: Option<(Timestamp, Box<Event>)>,
     /// The reason, while it cannot be written, or need not yet.
     pub pending_message: Option<PendingMessage>,
-}
-
-impl WorkloadEntry {
-    /// What is known of the reports why it waits, to be changed.
-    pub(crate) fn reason_mut(&mut self) -> &mut ReasonReport {
-        self.reason.get_or_insert_default()
-    }
-
-    /// Why it waits, while that cannot be written, or need not yet.
-    pub(crate) fn pending_message(&self) -> Option<&PendingMessage> {
-        self.reason.as_ref()?.pending_message.as_ref()
-    }
-
-    /// Drops the pending reason: it is out of date, or is being written.
-    pub(crate) fn forget_message(&mut self) {
-        if let Some(reason) = &mut self.reason {
-            reason.pending_message = None;
-        }
-    }
-
-    /// Forgets when the reason was written: the condition says something else now.
-    pub(crate) fn forget_written_reason(&mut self) {
-        self.reason.take_if(|reason| {
-            reason.message_at = None;
-            reason.unreported.is_none() && reason.owed.is_none() && reason.pending_message.is_none()
-        });
-    }
 }
 
 /// Why a Workload waits, to be reported later.

@@ -11,7 +11,7 @@ use super::template::TemplateKind;
 
 pub use declared::DeclaredNames;
 pub use external::parse_external;
-pub use integration::{Integration, PartNames, Parts};
+pub use integration::{CleanUp, Integration, PartNames, Parts};
 pub use pods_at::{CountAt, PartsAt, PodPlace, PodsAt};
 
 /// A job kind. Ordered by the names of the frameworks.

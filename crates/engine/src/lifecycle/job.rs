@@ -277,12 +277,8 @@ impl Engine {
         if entry.open.is_some() || entry.decision.is_some() {
             return;
         }
-        if entry.retry.waits(self.now) {
-            // What the job says comes before the next decision on its Workload.
-            if let Some(until) = entry.retry.until() {
-                self.wake_at(until, Alarm::Job(key.clone()));
-            }
-            return;
+        if let Some(until) = entry.retry.until().filter(|until| *until > self.now) {
+            return self.wake_at(until, Alarm::Job(key.clone()));
         }
         let status = entry.status();
         let evicted = is(status, Type::Evicted);

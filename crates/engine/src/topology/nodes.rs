@@ -11,7 +11,7 @@ use sluice_api::gates::Gate;
 use sluice_api::slim;
 use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
 
-use super::state::{CountedPod, Hosts, add};
+use super::state::{Holder, Hosts, add};
 use crate::engine::Engine;
 use crate::hotswap::NodeChange;
 use crate::hotswap::matching::label;
@@ -258,7 +258,7 @@ impl Engine {
             homes.extend(before.into_iter().chain(home.clone()));
         }
         let each = self.scheduler.node_requests(key);
-        homes.extend(self.topology.note(key, home.map(|home| CountedPod { home, each })));
+        homes.extend(self.topology.note(key, home.map(|home| Holder { home, each })));
         for home in homes {
             self.rooms_changed(&home);
             let Some(pods) = self.world.placed.get(&home) else { continue };

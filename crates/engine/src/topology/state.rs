@@ -25,7 +25,7 @@ pub(crate) struct TopologyNodes {
     pub(super) changed: BTreeSet<Name>,
     /// Workloads that hold nodes, by the name with which their pods refer to them: slices of one job share it.
     pub(super) holding: BTreeMap<WorkloadKey, BTreeSet<WorkloadKey>>,
-    held: BTreeMap<WorkloadKey, CountedPod>,
+    held: BTreeMap<WorkloadKey, Holder>,
     pub(super) hosts: Hosts,
     /// Which pods are where they were assigned.
     pub(super) seating: Seating,
@@ -33,7 +33,7 @@ pub(crate) struct TopologyNodes {
 
 /// A Workload that holds nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CountedPod {
+pub(super) struct Holder {
     /// The name with which its pods refer to it.
     pub(super) home: WorkloadKey,
     /// What each pod of its pod sets takes, by their places in the Workload, without `pods`.
@@ -134,12 +134,12 @@ impl TopologyNodes {
     }
 
     /// Records what a Workload holds. Returns the names for which anything changed.
-    pub(super) fn note(&mut self, key: &WorkloadKey, held: Option<CountedPod>) -> Vec<WorkloadKey> {
+    pub(super) fn note(&mut self, key: &WorkloadKey, held: Option<Holder>) -> Vec<WorkloadKey> {
         if self.held.get(key) == held.as_ref() {
             return Vec::new();
         }
         let mut changed = Vec::new();
-        if let Some(CountedPod { home, .. }) = self.held.remove(key) {
+        if let Some(Holder { home, .. }) = self.held.remove(key) {
             if let Some(keys) = self.holding.get_mut(&home) {
                 keys.remove(key);
                 if keys.is_empty() {

@@ -160,12 +160,9 @@ prop_compose! {
 impl State {
     fn managed_itself(&self) -> bool {
         // Without its queue it is managed as long as it has the quota that it had with it.
-        let has_quota = self
-            .own
-            .as_ref()
-            .is_some_and(|types| types.contains(&"QuotaReserved") && !types.contains(&"Finished"));
-        let is_here = self.namespace == "team-a";
-        self.queue.is_some() || is_here && (self.unnamed_managed || self.deleting && has_quota)
+        let held = [&["QuotaReserved"][..], &ADMITTED].contains(&self.own.as_deref().unwrap_or_default());
+        let by_itself = self.unnamed_managed || self.deleting && held;
+        self.queue.is_some() || by_itself && self.namespace == "team-a"
     }
 
     fn kind(&self) -> JobKind {

@@ -1,7 +1,6 @@
 //! The properties of a job kind outside its adapter.
 
 use super::pods_at::PodsAt;
-use crate::clean_up::CleanUp;
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 
@@ -216,3 +215,14 @@ pub(super) const PLAIN: Integration = Integration {
     declared: false,
     external: false,
 };
+
+/// The job that a kind's controller makes to clean up after a deleted job of the kind.
+#[derive(Clone, Copy, Debug)]
+pub struct CleanUp {
+    /// The framework of that job.
+    pub framework: &'static str,
+    /// What its name has behind that of the deleted job.
+    pub suffix: &'static str,
+    /// The most that its only pod requests: amounts by resource, as Kubernetes writes them.
+    pub most: &'static [(&'static str, &'static str)],
+}

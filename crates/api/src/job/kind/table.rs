@@ -4,9 +4,8 @@
 //! `pub` before it makes its module public. Entries are sorted by framework.
 
 use super::JobKind;
-use super::integration::{Integration, PLAIN, PartNames, Parts};
+use super::integration::{CleanUp, Integration, PLAIN, PartNames, Parts};
 use super::pods_at::{CountAt, PartsAt, PodPlace, PodsAt};
-use crate::clean_up::CleanUp;
 use crate::gates::Gate;
 use crate::job::template::TemplateKind;
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::{Error, Event};
+use super::event::{Error, Event};
 
 /// The metadata that every object has.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
