@@ -160,14 +160,16 @@ prop_compose! {
 impl State {
     fn managed_itself(&self) -> bool {
         // Without its queue it is managed as long as it has the quota that it had with it.
-        let held = [&["QuotaReserved"][..], &ADMITTED].contains(&self.own.as_deref().unwrap_or_default());
-        let by_itself = self.unnamed_managed || self.deleting && held;
-        self.queue.is_some() || by_itself && self.namespace == "team-a"
+        let held = [&ADMITTED[..1], &ADMITTED].contains(&self.own.as_deref().unwrap_or_default());
+        self.queue.is_some() || (self.unnamed_managed || self.deleting && held) && self.namespace == "team-a"
     }
 
     fn kind(&self) -> JobKind {
-        let is_alone = matches!(self.owner, Owner::None | Owner::MadeUp | Owner::WrongUid);
-        if is_alone { self.alone } else { JobKind::JOB }
+        if matches!(self.owner, Owner::None | Owner::MadeUp | Owner::WrongUid) {
+            self.alone
+        } else {
+            JobKind::JOB
+        }
     }
 
     /// The kind of the job above.
