@@ -113,13 +113,12 @@ mod tests {
     use super::*;
     use crate::{File, Manifests, Options, Simulation, object, prepare};
 
-    /// A job that is submitted after so many seconds, and then asks for this number of processors.
-    fn job(namespace: &str, name: &str, pods: u32, after: u32) -> String {
+    fn job(namespace: &str, name: &str, pods: u32) -> String {
         format!(
             "
 apiVersion: batch/v1
 kind: Job
-metadata: {{name: {name}, namespace: {namespace}, uid: uid-{name}, labels: {{kueue.x-k8s.io/queue-name: lq}}, annotations: {{sluice.dev/run-seconds: \"3600\", sluice.dev/submit-after-seconds: \"{after}\"}}}}
+metadata: {{name: {name}, namespace: {namespace}, uid: uid-{name}, labels: {{kueue.x-k8s.io/queue-name: lq}}, annotations: {{sluice.dev/run-seconds: \"3600\"}}}}
 spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}
 ---
 "
@@ -141,10 +140,9 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
         Options::new(Options::default_configuration())
     }
 
-    /// Of ten processors, a job of the namespace `b` has six and one of `a` three; another of `a` waits for four.
+    /// Of ten processors, a job of the namespace `a` has six and one of `b` three; another of `b` waits for four.
     fn cluster() -> Simulation {
-        let text =
-            [QUEUES, &job("b", "moved", 6, 0), &job("a", "beside", 3, 1), &job("a", "waits", 4, 2)].concat();
+        let text = [QUEUES, &job("a", "moved", 6), &job("b", "beside", 3), &job("b", "waits", 4)].concat();
         let file = File { name: "world".to_owned(), text, named: true };
         let manifests = Manifests::read(&[file]).unwrap();
         let mut cluster = prepare(&manifests, &BTreeMap::new(), options()).unwrap();
@@ -152,7 +150,7 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
         cluster
     }
 
-    /// Which jobs have quota where what is read around `a/lq` is played, each object as `edit` leaves it; and the lists that were read.
+    /// Which jobs have quota where what is read around `b/lq` is played, each object as `edit` leaves it; and the lists that were read.
     fn admitted(
         cluster: &Simulation,
         edit: impl Fn(Kind, Value) -> Option<Value>,
@@ -174,7 +172,7 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
             lists.borrow_mut().push(place);
             std::future::ready(Ok::<_, Infallible>(found.into()))
         };
-        let extent = Extent::Around { namespace: "a", local_queue: "lq", room: false };
+        let extent = Extent::Around { namespace: "b", local_queue: "lq", room: false };
         let live = ready(read(extent, &[JobKind::JOB], listed)).unwrap();
         let manifests = Manifests { objects: live.objects, ..Manifests::default() };
         let mut played =
@@ -187,6 +185,17 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
         (names, lists.into_inner())
     }
 
+    /// A queue with the number of Workloads in its status that hold quota: two in the ClusterQueue, one in each LocalQueue.
+    fn with_reserving(kind: Kind, mut object: Value) -> Value {
+        let reserving = match kind {
+            Kind::ClusterQueue => 2,
+            Kind::LocalQueue => 1,
+            _ => return object,
+        };
+        object["status"]["reservingWorkloads"] = json!(reserving);
+        object
+    }
+
     /// Whether the Workloads of all namespaces are among these lists.
     fn all_workloads(lists: &[String]) -> bool {
         lists.iter().any(|list| list.ends_with("/workloads") && !list.contains("/namespaces/"))
@@ -196,18 +205,20 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
     fn a_workload_keeps_its_quota_when_its_local_queue_is_gone_or_refers_to_another_cluster_queue() {
         let cluster = cluster();
         let of_other =
-            |kind: Kind, object: &Value| kind == Kind::LocalQueue && object["metadata"]["namespace"] == "b";
+            |kind: Kind, object: &Value| kind == Kind::LocalQueue && object["metadata"]["namespace"] == "a";
         let (usual, lists) = admitted(&cluster, |_, object| Some(object));
         assert_eq!(usual, ["beside", "moved"]);
         assert!(!all_workloads(&lists), "those of the namespaces are all: {lists:?}");
-        let (gone, lists) = admitted(&cluster, |kind, object| (!of_other(kind, &object)).then_some(object));
+        let (gone, lists) = admitted(&cluster, |kind, object| {
+            (!of_other(kind, &object)).then(|| with_reserving(kind, object))
+        });
         assert_eq!(gone, usual);
         assert!(all_workloads(&lists), "{lists:?}");
         let (elsewhere, _) = admitted(&cluster, |kind, mut object| {
             if of_other(kind, &object) {
                 object["spec"]["clusterQueue"] = json!("elsewhere");
             }
-            Some(object)
+            Some(with_reserving(kind, object))
         });
         assert_eq!(elsewhere, usual);
     }
@@ -215,17 +226,9 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
     #[test]
     fn a_workload_that_ended_after_the_status_was_written_causes_no_list_of_all() {
         let cluster = cluster();
-        let (_, lists) = admitted(&cluster, |kind, mut object| {
-            let reserving = match kind {
-                Kind::ClusterQueue => 2,
-                Kind::LocalQueue => 1,
-                _ => 0,
-            };
-            if reserving > 0 {
-                object["status"]["reservingWorkloads"] = json!(reserving);
-            }
-            let ended = kind == Kind::Workload && object["metadata"]["namespace"] == "b";
-            (!ended).then_some(object)
+        let (_, lists) = admitted(&cluster, |kind, object| {
+            let ended = kind == Kind::Workload && object["metadata"]["namespace"] == "a";
+            (!ended).then(|| with_reserving(kind, object))
         });
         assert!(!all_workloads(&lists), "{lists:?}");
     }
