@@ -190,21 +190,22 @@ impl Engine {
         wanted.collect()
     }
 
-    /// Until when a Workload that waits is not admitted: its status says that pods ended which its job is to run, and is corrected only then.
+    /// Until when a Workload that waits is not admitted: its status says that pods ended which its job is to run, and is corrected only then. If that
+    /// takes longer than a minute, the job is admitted all the same.
     pub(super) fn too_few_pods_until(&self, workload: &WorkloadKey) -> Option<Timestamp> {
         let entry = self.world.workloads.get(workload)?;
         let known = &entry.status().reclaimable_pods;
-        let is_written = || entry.open.and_then(|id| self.outbox.purpose(id)) == Some(Purpose::Reclaim);
-        if known.is_empty() || is_written() {
+        if known.is_empty() || !self.config.on(Gate::ReclaimablePods) {
             return None;
         }
         let job = self.world.jobs.get(&self.world.job_of(entry)?)?;
-        let (list, at) = job.trouble.as_ref()?.reclaimed.as_ref()?;
-        let differs = |name: &str| count_in(known, name) != count_in(list, name);
-        let is_wrong = entry.object.spec.pod_sets.iter().any(|set| differs(&set.name))
-            && !job.view.status_unread
-            && *list == self.reclaimable(&job.view, workload);
-        Some(later(*at, TAKEN_AGAIN)).filter(|until| is_wrong && *until > self.now)
+        let wanted = self.reclaimable(&job.view, workload);
+        let has_ended = |name: &str| count_in(known, name) > count_in(&wanted, name);
+        let is_wrong =
+            !job.view.status_unread && entry.object.spec.pod_sets.iter().any(|set| has_ended(&set.name));
+        let taken = job.trouble.as_ref().and_then(|trouble| trouble.reclaimed.as_ref());
+        let since = taken.filter(|(list, _)| *list == wanted).map_or(self.now, |(_, at)| *at);
+        Some(later(since, TAKEN_AGAIN)).filter(|until| is_wrong && *until > self.now)
     }
 
     /// Takes pod sets off `status.reclaimablePods`: an apply would leave those that another manager owns, too. A client that adds them again and again
