@@ -88,16 +88,22 @@ fn a_name_that_the_api_server_made_is_known_by_its_beginning() {
     assert!(c.api.job("other-x7f").view.suspended);
 }
 
+/// The wrapper's job has a name that the API server makes, and the namespace has a default queue.
+fn with_generated_name() -> Cluster {
+    let mut c = cluster("2", EngineConfig::default());
+    c.api.local_queue("team-a", "default", "cq");
+    c.api.edit_job("wrapper", |job| {
+        let mut of = (*wrapped(JobKind::JOB, "made-")).clone();
+        of.generates_name = true;
+        job.view.pod_sets[0].wrapped = Some(of.into());
+    });
+    c
+}
+
 #[test]
 fn of_those_that_begin_as_a_name_that_the_api_server_makes_only_the_oldest_is_believed() {
     for queue in ["lq", ""] {
-        let mut c = cluster("2", EngineConfig::default());
-        c.api.local_queue("team-a", "default", "cq");
-        c.api.edit_job("wrapper", |job| {
-            let mut of = (*wrapped(JobKind::JOB, "made-")).clone();
-            of.generates_name = true;
-            job.view.pod_sets[0].wrapped = Some(of.into());
-        });
+        let mut c = with_generated_name();
         made(&mut c, JobKind::JOB, "made-x7f", queue, "wrapper");
         c.advance(60);
         made(&mut c, JobKind::JOB, "made-b2c", queue, "wrapper");
@@ -112,13 +118,7 @@ fn of_those_that_begin_as_a_name_that_the_api_server_makes_only_the_oldest_is_be
 #[test]
 fn a_wrapped_job_that_is_being_deleted_counts_until_its_pods_are_gone() {
     for has_pods in [true, false] {
-        let mut c = cluster("2", EngineConfig::default());
-        c.api.local_queue("team-a", "default", "cq");
-        c.api.edit_job("wrapper", |job| {
-            let mut of = (*wrapped(JobKind::JOB, "made-")).clone();
-            of.generates_name = true;
-            job.view.pod_sets[0].wrapped = Some(of.into());
-        });
+        let mut c = with_generated_name();
         made(&mut c, JobKind::JOB, "made-x7f", "", "wrapper");
         c.advance(60);
         assert!(!c.api.job("made-x7f").view.suspended);

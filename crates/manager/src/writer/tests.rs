@@ -24,6 +24,12 @@ mod turns;
 
 type Seen<T> = Arc<Mutex<Vec<T>>>;
 
+/// The answer of an API server that has carried out a write of the object of this name.
+fn object_named(name: &str) -> Response {
+    let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
+    found(&json!({"metadata": metadata, "spec": {}}))
+}
+
 fn request(id: u64, name: &str) -> WriteRequest {
     let write = Write::MergePatch {
         subresource: None,
@@ -267,8 +273,7 @@ async fn writes_that_pause_do_not_hold_up_others() {
         if name != "live" {
             return fake_api::failed(503, "ServiceUnavailable");
         }
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        found(&json!({"metadata": metadata, "spec": {}}))
+        object_named(&name)
     });
     let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
@@ -327,8 +332,7 @@ fn half_dead() -> kube::Client {
             std::future::pending::<()>().await;
         }
         let name = path.rsplit('/').next().unwrap().to_owned();
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        found(&json!({"metadata": metadata, "spec": {}}))
+        object_named(&name)
     })
 }
 

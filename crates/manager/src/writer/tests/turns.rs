@@ -11,8 +11,7 @@ async fn what_was_queued_a_moment_ago_is_waited_for_before_the_pool_took_it() {
     const QUEUED: usize = 20;
     let client = fake_api::client(|_: Method, uri: Uri, _: Bytes| async move {
         let name = uri.path().rsplit('/').next().unwrap().to_owned();
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        found(&json!({"metadata": metadata, "spec": {}}))
+        object_named(&name)
     });
     let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
@@ -45,8 +44,7 @@ async fn a_start_that_paused_is_sent_again_while_others_wait() {
             if is_first {
                 return fake_api::failed(503, "ServiceUnavailable");
             }
-            let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-            found(&json!({"metadata": metadata, "spec": {}}))
+            object_named(&name)
         }
     });
     let (answering, mut answered) = noting();
@@ -89,8 +87,7 @@ async fn a_start_has_the_next_slot_although_lesser_writes_come_back_from_their_p
                 opened.acquire().await.unwrap().forget();
                 return fake_api::failed(404, "NotFound");
             }
-            let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-            found(&json!({"metadata": metadata, "spec": {}}))
+            object_named(&name)
         }
     });
     let (answering, mut answered) = noting();

@@ -5,17 +5,10 @@ use super::*;
 
 /// Manages all jobs, and no pods.
 fn managing_all(frameworks: &str) -> Bed {
-    let text = format!(
+    Bed::of(&format!(
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true\n\
          integrations: {{frameworks: [{frameworks}]}}\n"
-    );
-    let configuration = Configuration::parse(&text).unwrap().0;
-    let facts = Arc::new(FactStore::of(&configuration.job_kinds(), configuration.external_kinds()));
-    let reviewers = Reviewers::new(&configuration, Arc::clone(&facts));
-    let mut namespace = slim::Namespace::default();
-    namespace.metadata.name = Some("ns".to_owned());
-    facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
-    Bed { reviewers, facts }
+    ))
 }
 
 /// A Job of so many pods, each with this much processor.

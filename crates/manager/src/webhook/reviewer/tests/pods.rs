@@ -40,16 +40,22 @@ impl Bed {
              batch/job, jobset.x-k8s.io/jobset, kubeflow.org/pytorchjob, kubeflow.org/mpijob, ray.io/rayjob, \
              ray.io/raycluster, workload.codeflare.dev/appwrapper], externalFrameworks: [{EXTERNAL}]}}\n"
         );
-        let configuration = Configuration::parse(&text).unwrap().0;
+        let bed = Self::of(&text);
+        let mut queue = LocalQueue::default();
+        queue.metadata.namespace = Some("ns".to_owned());
+        queue.metadata.name = Some("default".to_owned());
+        bed.facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
+        bed
+    }
+
+    /// With this configuration, and the namespace `ns`.
+    pub fn of(text: &str) -> Self {
+        let configuration = Configuration::parse(text).unwrap().0;
         let facts = Arc::new(FactStore::of(&configuration.job_kinds(), configuration.external_kinds()));
         let reviewers = Reviewers::new(&configuration, Arc::clone(&facts));
         let mut namespace = slim::Namespace::default();
         namespace.metadata.name = Some("ns".to_owned());
         facts.note(&Input::Applied(Object::Namespace(Box::new(namespace))));
-        let mut queue = LocalQueue::default();
-        queue.metadata.namespace = Some("ns".to_owned());
-        queue.metadata.name = Some("default".to_owned());
-        facts.note(&Input::Applied(Object::LocalQueue(Box::new(queue))));
         Self { reviewers, facts }
     }
 
