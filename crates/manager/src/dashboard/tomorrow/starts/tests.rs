@@ -285,7 +285,7 @@ async fn workloads_that_have_ended_do_not_count_as_too_many() {
         let (tomorrow, store, _) = tomorrow(most, false);
         let finished = json!({"type": "Finished", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         for number in 0..10 {
-            let ended = workload("a", &format!("ended-{number}"), &[finished.clone()]);
+            let ended = workload("a", &format!("ended-{number}"), std::slice::from_ref(&finished));
             store.note(&Input::Applied(ended));
         }
         tomorrow.answer(&viewer("root", true), b"{}").await
