@@ -15,13 +15,17 @@ fn flag(name: &str, path: &Path) -> String {
 /// How much a Go program's memory grows until its garbage is collected, in percent: less of it is than Go does by itself.
 pub(crate) const COLLECTING: (&str, &str) = ("GOGC", "400");
 
+/// How much memory such a program uses before it collects its garbage without a pause. It must be well above what the program needs: huge objects
+/// bring an API server to 1 GiB, where a limit of 1 GiB let it answer nothing for minutes on a busy machine.
+const MEMORY: (&str, &str) = ("GOMEMLIMIT", "3GiB");
+
 /// One of the plane's programs. They live for minutes in a few hundred MiB, so their garbage is collected less often.
 /// A day of thousands of jobs needs more, and gives its own GOMEMLIMIT.
 pub(crate) fn program(tool: Tool) -> Result<Command> {
     let mut command = Command::new(assets::path(tool)?);
     command.env(COLLECTING.0, COLLECTING.1);
-    if std::env::var_os("GOMEMLIMIT").is_none() {
-        command.env("GOMEMLIMIT", "1GiB");
+    if std::env::var_os(MEMORY.0).is_none() {
+        command.env(MEMORY.0, MEMORY.1);
     }
     Ok(command)
 }
