@@ -193,6 +193,25 @@ fn what_is_in_an_appwrapper_runs_with_no_more_than_was_declared() {
     }
 }
 
+/// Its controller makes the components one after the other, and all again after it was resumed by hand: each as the spec has it then.
+#[test]
+fn an_appwrapper_that_is_changed_so_that_it_cannot_be_read_is_stopped_each_time() {
+    let mut c = running(true);
+    c.api.edit_job("wrapper", |job| {
+        job.view.pod_sets.clear();
+        job.view.invalid =
+            Some("spec.components[0].template.spec.template changed after its controller read it".to_owned());
+        job.view.generation += 1;
+    });
+    for _ in 0..3 {
+        c.settle();
+        assert!(c.api.job("wrapper").view.suspended);
+        c.api.edit_job("wrapper", |job| (job.view.suspended, job.started_by_user) = (false, true));
+    }
+    c.settle();
+    assert!(c.api.job("wrapper").view.suspended);
+}
+
 #[test]
 fn fewer_pods_than_were_declared_may_run() {
     let mut c = running(true);

@@ -19,6 +19,8 @@ pub(super) static DESCRIPTOR: Integration = Integration {
     wraps_objects: true,
     pod_label: Some("workload.codeflare.dev/appwrapper"),
     managed_by: Some("workload.codeflare.dev/appwrapper-controller"),
+    // It makes the components one after the other, and again when it retries: each as the spec has it then.
+    follows_changes: true,
     pods_by_adapter: Some("the objects that it wraps have them, each where its kind has them"),
     ..PLAIN
 };

@@ -117,7 +117,7 @@ pub struct Integration {
     pub maker_pods: Option<&'static str>,
     /// The value of `spec.managedBy` that means the kind's own controller.
     pub managed_by: Option<&'static str>,
-    /// Whether its controller follows changes of pod templates and of numbers of pods while a job runs.
+    /// Whether its controller follows changes of pod templates and of numbers of pods while a job runs, or when it makes a part of the job again.
     pub follows_changes: bool,
     /// Whether its jobs end by themselves.
     pub ends: bool,
