@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a replica may take to answer that it leads.
 const ANSWER: Duration = Duration::from_millis(700);
 /// How long there may be no leader.
-const LEADERLESS: Duration = Duration::from_mins(1);
+const LEADERLESS: Duration = Duration::from_mins(3);
 
 struct Replica {
     manager: Option<Manager>,

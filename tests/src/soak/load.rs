@@ -13,9 +13,10 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_testkit::workloads;
 
-use super::checker::{FAILS, LET_RUN, job_key, jobset_key};
+use super::checker::{Account, FAILS, LET_RUN, job_key, jobset_key};
 use super::plan::{Act, JobPlan, Shape};
 use super::recorder::Recorder;
+use super::report::least_partly;
 use super::world::{NAMESPACES, QUEUES};
 use crate::place::QUEUE_NAME;
 
@@ -26,6 +27,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_secs(35);
 /// How long a user looks for a job that has partly completed.
 const PARTLY: Duration = Duration::from_secs(20);
+/// How long users try in the end to stop as many of these as there have to be.
+const ENOUGH: Duration = Duration::from_mins(10);
+/// For how many seconds the driver of a job runs that stays partly completed.
+const DRIVES: &str = "0.2";
 /// How long a user waits until it holds no quota.
 const RELEASE: Duration = Duration::from_secs(30);
 /// For how many seconds a pod runs.
@@ -91,7 +96,7 @@ impl Users<'_> {
                         self.try_until("deleting a Workload", || api.delete(&name, &params)).await?;
                     }
                 }
-                Act::StopPartly => self.stop_partly().await?,
+                Act::StopPartly => self.stop_partly(PARTLY).await?,
                 Act::Hold { queue, drain } => {
                     self.stop_policy(queue, if drain { "HoldAndDrain" } else { "Hold" }).await?;
                 }
@@ -133,7 +138,7 @@ impl Users<'_> {
     }
 
     fn jobs(&self, job: &JobPlan) -> Api<DynamicObject> {
-        if job.shape == Shape::Set {
+        if job.is_set() {
             sets(&self.client, job.namespace)
         } else {
             jobs(&self.client, job.namespace)
@@ -143,7 +148,7 @@ impl Users<'_> {
     async fn make(&self, job: &JobPlan) -> Result<()> {
         let manifest = manifest(job, self.ttl);
         let object: DynamicObject = serde_json::from_value(manifest.clone())?;
-        if job.shape != Shape::Set {
+        if !job.is_set() {
             // A typing mistake here would make the load lighter than it looks.
             serde_json::from_value::<Job>(manifest)?;
         }
@@ -196,10 +201,30 @@ impl Users<'_> {
         Ok(())
     }
 
-    /// Stops a job some of whose pods have completed. One that ends before it is stopped is none of these: another is tried, for a while.
-    async fn stop_partly(&self) -> Result<()> {
+    /// Stops jobs that had partly completed, until there were as many of these as there have to be. On a slow machine the others have ended before they
+    /// are stopped: those that are made for this do not. Gives these jobs.
+    pub async fn stop_enough_partly(&self) -> Result<Vec<JobPlan>> {
         let began = Instant::now();
-        while began.elapsed() < PARTLY {
+        let lacks = || {
+            let Account { jobs, evictions_of_partly_completed, .. } =
+                self.recorder.checker(|checker| checker.account());
+            evictions_of_partly_completed < least_partly(jobs)
+        };
+        let mut made = Vec::new();
+        while lacks() && began.elapsed() < ENOUGH {
+            let job = JobPlan::half(made.len());
+            self.make(&job).await?;
+            self.stop_partly(ENOUGH).await?;
+            self.delete(&job, false).await?;
+            made.push(job);
+        }
+        Ok(made)
+    }
+
+    /// Stops a job some of whose pods have completed. One that ends before it is stopped is none of these: another is tried, for that long.
+    async fn stop_partly(&self, within: Duration) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < within {
             self.recorder.check()?;
             match self.recorder.checker(|checker| checker.partly_completed()) {
                 Some(workload) => {
@@ -267,7 +292,7 @@ impl Users<'_> {
 }
 
 fn key(job: &JobPlan) -> String {
-    if job.shape == Shape::Set {
+    if job.is_set() {
         jobset_key(job.namespace, &job.name)
     } else {
         job_key(job.namespace, &job.name)
@@ -328,8 +353,11 @@ fn manifest(job: &JobPlan, ttl: Option<u32>) -> Value {
             "template": template(job),
         })
     };
-    if job.shape == Shape::Set {
-        let (driver, workers) = (one(1), one(job.pods - 1));
+    if job.is_set() {
+        let (mut driver, workers) = (one(1), one(job.pods - 1));
+        if job.shape == Shape::Half {
+            driver["template"]["metadata"]["annotations"][RUNS] = json!(DRIVES);
+        }
         let spec = json!({"replicatedJobs": [
             {"name": "driver", "replicas": 1, "template": {"spec": driver}},
             {"name": "workers", "replicas": 1, "template": {"spec": workers}},
@@ -353,4 +381,20 @@ fn manifest(job: &JobPlan, ttl: Option<u32>) -> Value {
         spec["ttlSecondsAfterFinished"] = json!(ttl);
     }
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_stays_partly_completed_has_a_driver_that_completes_and_workers_that_do_not() {
+        let made = manifest(&JobPlan::half(0), None);
+        let runs = |at: usize| {
+            let job = &made["spec"]["replicatedJobs"][at]["template"]["spec"];
+            (job["completions"].as_u64(), job["template"]["metadata"]["annotations"][RUNS].as_str())
+        };
+        assert_eq!((made["kind"].as_str(), runs(0)), (Some("JobSet"), (Some(1), Some("0.2"))));
+        assert_eq!(runs(1), (Some(2), Some("3600.000")));
+    }
 }

@@ -25,6 +25,8 @@ pub(super) enum Shape {
     Partial,
     /// A JobSet of two kinds of Jobs.
     Set,
+    /// A JobSet whose driver soon completes, and whose workers run until it is deleted: it stays partly completed. No seed plans one.
+    Half,
 }
 
 /// The shapes of Jobs.
@@ -68,6 +70,29 @@ pub(super) struct JobPlan {
     pub priority: Option<&'static str>,
     /// The annotation that says how near to each other its pods are to be.
     pub placement: Option<(&'static str, &'static str)>,
+}
+
+impl JobPlan {
+    /// One of this number that stays partly completed, and does not wait for others for long.
+    pub fn half(number: usize) -> Self {
+        Self {
+            name: format!("half-{number}"),
+            namespace: NAMESPACES[0],
+            queue: "production",
+            shape: Shape::Half,
+            pods: 3,
+            cpu: 250,
+            runs: 3_600_000,
+            stops: 0,
+            priority: Some("urgent"),
+            placement: None,
+        }
+    }
+
+    /// Whether it is a JobSet.
+    pub fn is_set(&self) -> bool {
+        matches!(self.shape, Shape::Set | Shape::Half)
+    }
 }
 
 /// What users do between two jobs. Numbers are those of jobs.
@@ -367,10 +392,14 @@ mod tests {
 
     #[test]
     fn every_job_fits_into_its_queue() {
-        for act in acts(3, 0, 500) {
-            if let Act::Make(job) = act {
-                assert!(job.pods * job.cpu <= 3_000, "{job:?}");
-            }
+        let made = |act| if let Act::Make(job) = act { Some(job) } else { None };
+        for job in acts(3, 0, 500).into_iter().filter_map(made).chain([JobPlan::half(0)]) {
+            assert!(job.pods * job.cpu <= 3_000, "{job:?}");
+            assert!(QUEUES.contains(&job.queue), "{job:?}");
+            assert!(
+                job.priority.is_none_or(|name| PRIORITIES.iter().any(|(class, _)| *class == name)),
+                "{job:?}"
+            );
         }
     }
 }

@@ -23,7 +23,7 @@ const MARK: &str = "/registry/recorder/mark";
 /// Secrets are left out: the file is for others to look into.
 const SECRETS: &str = "/registry/secrets/";
 /// How long the recorder may take to see what there is.
-const CATCH_UP: Duration = Duration::from_mins(2);
+const CATCH_UP: Duration = Duration::from_mins(5);
 
 /// How often the recorder looks whether it runs.
 const TICK: Duration = Duration::from_millis(100);

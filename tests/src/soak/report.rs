@@ -16,6 +16,11 @@ const FAULTS_OF_AN_OVERSIGHT: usize = 11;
 /// One fault in this number comes while an admission is under way whose right a user takes away: those that make a write of the leader late.
 const FAULTS_OF_A_LATE_ADMISSION: usize = 4;
 
+/// How many evictions of jobs that had partly completed a day with so many jobs has at least.
+pub(super) fn least_partly(jobs: usize) -> usize {
+    (jobs / 500).max(1)
+}
+
 /// Something that a day may have a few times.
 struct Rare {
     what: &'static str,
@@ -147,7 +152,7 @@ impl Report {
             (
                 "evictions of jobs that had partly completed",
                 evictions_of_partly_completed,
-                (jobs / 500).max(1),
+                least_partly(jobs),
             ),
             ("pods that came to an assigned node", placed, 1),
         ];

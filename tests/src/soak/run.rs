@@ -19,11 +19,11 @@ use super::report::{Report, Size};
 use super::{faults, plan, pods, world};
 
 /// How long no job may end, with faults over and jobs open, before those are lost.
-const STANDSTILL: Duration = Duration::from_mins(2);
+const STANDSTILL: Duration = Duration::from_mins(4);
 /// How long it may take until everything that was deleted is gone.
-const CLEAN_UP: Duration = Duration::from_mins(2);
+const CLEAN_UP: Duration = Duration::from_mins(5);
 /// How long the status of Workloads may lag behind that of their jobs.
-const REST: Duration = Duration::from_mins(2);
+const REST: Duration = Duration::from_mins(5);
 
 /// Plays a day. What it leaves for people (the recording, the logs) is in the folder.
 ///
@@ -56,10 +56,11 @@ pub async fn run(size: Size, folder: &Path) -> Result<Report> {
             let jobs = size.jobs / all + usize::from(number < size.jobs % all);
             users.work(plan::acts(size.seed, user, jobs), deadline)
         });
-        let made = futures::future::try_join_all(all).await.map(|made| made.concat());
+        let mut made = futures::future::try_join_all(all).await?.concat();
+        made.extend(users.stop_enough_partly().await?);
         println!("all jobs are made");
         over.store(true, Ordering::Relaxed);
-        made
+        anyhow::Ok(made)
     };
     let troubles = faults::play(size, &plane, &fleet, recorder.faults(), &over, &played);
     let day = async { tokio::try_join!(load, troubles) };
