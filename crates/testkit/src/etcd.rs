@@ -17,7 +17,7 @@ use crate::plane::ControlPlane;
 pub const STORE_JSON: &str = "--storage-media-type=application/json";
 
 /// How long etcd may take to answer a question.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_mins(1);
 
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +60,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// If etcd cannot be reached, answers with an error, or does not answer within 10 s.
+    /// If etcd cannot be reached, answers with an error, or does not answer within a minute.
     pub async fn put(&self, key: &str, value: &Value) -> Result<u64> {
         let asked = async {
             let (key, value) =

@@ -22,7 +22,7 @@ use sluice_tests::place::{DEADLINE, Place, create, job};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// A day with many Jobs may take longer than one thing.
-const LONG: Duration = Duration::from_mins(3);
+const LONG: Duration = Duration::from_mins(6);
 const SERVICE_ACCOUNT: &str = "kueue-controller-manager";
 const HIGH: &str = "urgent";
 const INJECT_PANIC: &str = "sluice.dev/inject-panic";

@@ -102,23 +102,23 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
         here.wait_until("waits", false).await.unwrap();
     };
     let began = Instant::now();
-    // Until one of them meets the replica that hangs.
+    // Until one of them meets the replica that hangs, and no other is kept waiting by the machine.
     for first in (0..).step_by(JOBS) {
         let numbers = || first..first + JOBS;
         let (made, took, ()) =
             tokio::join!(join_all(numbers().map(queued)), join_all(numbers().map(unqueued)), stopped());
         let slowest = took.into_iter().max().unwrap();
-        assert!(slowest < UNREVIEWED, "{slowest:?}");
         let refused: Vec<_> = made.iter().filter_map(|(_, made)| made.as_ref().err()).collect();
         println!("{} of {JOBS} were refused, others took {slowest:?}", refused.len());
         assert!(refused.iter().all(|why| why.contains("failed calling webhook")), "{refused:?}");
         for (name, made) in &made {
             assert!(made.is_err() || here.suspended(name).await.unwrap(), "{name} runs");
         }
-        if !refused.is_empty() || slowest > HUNG {
+        let met = !refused.is_empty() || slowest > HUNG;
+        if met && slowest < UNREVIEWED {
             break;
         }
-        assert!(began.elapsed() < DEADLINE, "none of them met the replica that hangs: {slowest:?}");
+        assert!(began.elapsed() < DEADLINE, "one met the replica that hangs: {met}; others took {slowest:?}");
     }
 
     follower.resume().unwrap();

@@ -59,7 +59,7 @@ async fn make() -> Bed {
         declarations.push(kubeflow::declaration_of_other_group());
     }
     Box::pin(crds::apply(&client, &own)).await.unwrap();
-    let setup = Setup::new(plane).unwrap().with(&json!({
+    let setup = Setup::new(plane).unwrap().lasting_leases().with(&json!({
         "integrations": {
             "frameworks": frameworks,
             "declared": declarations,

@@ -126,7 +126,6 @@ async fn ends_soon_and_releases_the_lease(plane: &ControlPlane, mut manager: Man
 #[tokio::test]
 async fn the_other_replica_takes_over_when_the_leader_is_killed() {
     let (plane, setup) = plane_with_crds().await;
-    let setup = setup.brief_leases();
     let second = setup.replica().unwrap();
     let leader = Manager::start(&plane, setup).await.unwrap();
     eventually("the first to lead", DEADLINE, || async {
@@ -165,7 +164,7 @@ async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
     let kueue = |renewed: u32| {
         let time = format!("2026-01-01T00:00:00.{renewed:06}Z");
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": {
-            "holderIdentity": "kueue-controller-manager-0_1", "leaseDurationSeconds": 10, "renewTime": time,
+            "holderIdentity": "kueue-controller-manager-0_1", "leaseDurationSeconds": 20, "renewTime": time,
         }})
     };
     let params = PatchParams::apply("kueue").force();

@@ -65,7 +65,7 @@ async fn ends(args: &[&str]) -> Output {
     let mut command = Command::new(binary().unwrap());
     command.args(args).env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
     let ended = tokio::task::spawn_blocking(move || command.output());
-    tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap().unwrap().unwrap()
+    tokio::time::timeout(DEADLINE, ended).await.unwrap().unwrap().unwrap()
 }
 
 async fn refusal(args: &[&str]) -> String {

@@ -26,7 +26,7 @@ pub async fn shared() -> (&'static ControlPlane, &'static FaultProxy) {
 pub async fn start_with(configuration: &Value) -> (ControlPlane, FaultProxy, Manager) {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let proxy = FaultProxy::start(&plane).await.unwrap();
-    let setup = Setup::new(&plane).unwrap().with(configuration);
+    let setup = Setup::new(&plane).unwrap().lasting_leases().with(configuration);
     let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
     chart::wait_long_for_webhooks(&plane).await.unwrap();
     let through =

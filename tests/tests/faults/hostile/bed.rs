@@ -54,7 +54,7 @@ pub async fn bed() -> &'static Bed {
         let client = plane.client().await.unwrap();
         let jobsets = jobset::Controller::start(&plane).await.unwrap();
         nodes::pool("plain", 4).make(&client).await.unwrap();
-        let setup = Setup::new(&plane).unwrap().limited(Limits::CHART);
+        let setup = Setup::new(&plane).unwrap().lasting_leases().limited(Limits::CHART);
         let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
         chart::wait_long_for_webhooks(&plane).await.unwrap();
         let manager = Manager::start(&plane, setup).await.unwrap();
