@@ -73,18 +73,43 @@ async fn used(place: &Place<'_>) -> Result<[u64; 2]> {
     }))
 }
 
+/// How many processors a Workload holds: without those of pods that gave their quota back.
+fn held(workload: &Value) -> u64 {
+    let status = &workload["status"];
+    let count = |all: &Value, set: &Value| -> u64 {
+        let of_set = all.as_array().into_iter().flatten().filter(|one| one["name"] == set["name"]);
+        of_set.filter_map(|one| one["count"].as_u64()).sum()
+    };
+    let sets = status["admission"]["podSetAssignments"].as_array().into_iter().flatten();
+    sets.map(|set| {
+        let pods = set["count"].as_u64().unwrap();
+        let cpu: u64 = set["resourceUsage"]["cpu"].as_str().map_or(0, |total| total.parse().unwrap());
+        let asked = count(&workload["spec"]["podSets"], set);
+        cpu / pods.max(1) * pods.min(asked.saturating_sub(count(&status["reclaimablePods"], set)))
+    })
+    .sum()
+}
+
+/// How many processors all Workloads of a place hold.
+async fn held_by_all(place: &Place<'_>) -> Result<u64> {
+    let all = workloads::list(&place.client, &place.name).await?;
+    let hold = |one: &&Value| workloads::holds(one, "QuotaReserved") && !workloads::holds(one, "Finished");
+    Ok(all.iter().filter(hold).map(held).sum())
+}
+
 /// How long a count must last: for longer than the pause between two writes of a status.
 const LASTS: Duration = Duration::from_secs(2);
 
-/// Waits until the ClusterQueue counts so many processors for a while. A status may be one that was written before the last change, and say the same
-/// by chance: what it says next is waited for.
+/// Waits until the Workloads hold so many processors, and the ClusterQueue counts as many for a while. Its status may be one that was written before
+/// the last change, and say the same by chance: what it says next is waited for.
 pub async fn wait_for_usage(place: &Place<'_>, cpu: u64) {
     let since = Mutex::new(None::<Instant>);
     eventually(&format!("{cpu} processors of {} to be used for {LASTS:?}", place.name), DEADLINE, || async {
+        let held = held_by_all(place).await?;
         let used = used(place).await?;
         let mut since = since.lock().unwrap();
-        *since = (used == [cpu; 2]).then(|| since.unwrap_or_else(Instant::now));
-        Ok(progress(since.is_some_and(|since| since.elapsed() >= LASTS), format!("{used:?}")))
+        *since = (held == cpu && used == [cpu; 2]).then(|| since.unwrap_or_else(Instant::now));
+        Ok(progress(since.is_some_and(|since| since.elapsed() >= LASTS), format!("{held} held, {used:?}")))
     })
     .await
     .unwrap();
