@@ -14,7 +14,7 @@ use super::bed::{OWN, SHARED, Tenant, attack, refused, set, tenant};
 /// How many heavy reviews there are at once: more than the manager works on.
 const HEAVY: usize = 20;
 /// How long the webhooks are flooded: small jobs may be refused in a flood in which the machine has no five seconds for the manager's answers.
-const FLOODED: Duration = Duration::from_mins(1);
+const FLOODED: Duration = DEADLINE;
 /// The API server waits a second longer for the webhook of a job without a queue. A job that passes sooner was not reviewed as it should be.
 const PATIENCE: Duration = chart::LONG_WAIT.saturating_sub(Duration::from_secs(1));
 
