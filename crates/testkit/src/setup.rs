@@ -117,8 +117,8 @@ impl Setup {
         }))
     }
 
-    /// Leases of a minute, for a plane that many tests use and on which no leader is killed: a busy API server may not answer for 10 s, and a leader with
-    /// the usual lease then has to win it again.
+    /// Leases of a minute, for a plane that many tests use and on which no leader is killed: a busy API server may not answer for 10 s, and a leader
+    /// with the usual lease then has to win it again.
     #[must_use]
     pub fn lasting_leases(self) -> Self {
         self.with(&json!({"leaderElection": {"leaseDuration": "60s", "renewDeadline": "50s"}}))
