@@ -201,8 +201,8 @@ impl Users<'_> {
         Ok(())
     }
 
-    /// Stops jobs that had partly completed, until there were as many of these as there have to be. On a slow machine the others may have ended before
-    /// they are stopped: those that are made for this do not. Gives these jobs.
+    /// Stops jobs that had partly completed, until there were as many of these as there have to be. On a slow machine others may end before they are
+    /// stopped: those that are made for this do not. Gives these jobs.
     pub async fn stop_enough_partly(&self) -> Result<Vec<JobPlan>> {
         let began = Instant::now();
         let lacks = || {
