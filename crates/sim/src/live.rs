@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::job::{JobKind, TemplateKind};
+use sluice_api::labels;
 use sluice_engine::Kind;
 
 use crate::{Manifest, Observed, Source, queue_of};
@@ -319,9 +320,13 @@ fn top(cohort: &str, parents: &BTreeMap<String, String>) -> String {
     cycle.pop_first().unwrap_or_default()
 }
 
-/// Objects that have ended or are about to be deleted have no future. Queues and flavors count until they are gone.
+/// Objects that have ended or are about to be deleted have no future. Queues and flavors count until they are gone, and Workloads as long as they hold
+/// quota for the pods of a job that is deleted.
 fn is_over(kind: Kind, object: &Value) -> bool {
     if SETTINGS.contains(&kind) {
+        return false;
+    }
+    if kind == Kind::Workload && near::holds_quota(object) && is_kept(object) {
         return false;
     }
     let ended = || {
@@ -333,6 +338,12 @@ fn is_over(kind: Kind, object: &Value) -> bool {
         met.any(|c| c["type"] == "Finished" || c["type"] == "Failed")
     };
     ended() || object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether the manager keeps a Workload from being deleted.
+fn is_kept(workload: &Value) -> bool {
+    let finalizers = workload["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|name| name == labels::RESOURCE_IN_USE_FINALIZER))
 }
 
 /// Kind and UID of the job that controls an object.
@@ -398,6 +409,20 @@ mod tests {
             none.without(job, owned("other", &controller("example.com/v1", "JobSet", "above"))).is_some()
         );
         assert!(none.without(job, json!({"metadata": {}})).is_some());
+    }
+
+    #[test]
+    fn a_workload_that_is_being_deleted_is_read_while_it_holds_quota() {
+        let is_read = |condition: &str, finalizers: &[&str]| {
+            let workload = json!({
+                "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers},
+                "status": {"conditions": [{"type": condition, "status": "True"}]},
+            });
+            !is_over(Kind::Workload, &workload)
+        };
+        let own = [labels::RESOURCE_IN_USE_FINALIZER];
+        assert!(is_read("QuotaReserved", &own));
+        assert!(!is_read("QuotaReserved", &["foregroundDeletion"]) && !is_read("Evicted", &own));
     }
 
     #[test]

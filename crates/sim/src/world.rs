@@ -6,7 +6,7 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sluice_api::gates::Gates;
 use sluice_api::job::{JobKind, TemplateRef};
@@ -14,9 +14,15 @@ use sluice_api::labels::NAMESPACE_NAME_LABEL;
 use sluice_api::slim::{self, WorkloadSpec};
 use sluice_engine::{Kind, Object, ObjectRef};
 
+use crate::agenda::after;
 use crate::json::text;
 use crate::object::{self, FieldError, decode};
 use crate::schema;
+
+/// How long pods take to end that do not say it, in seconds: the API server's default.
+const GRACE_SECONDS: i64 = 30;
+/// The finalizers of the garbage collector, whose work takes no time here.
+const OF_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
 
 /// Something that a watch delivers.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +46,8 @@ pub(crate) struct World {
     owned: BTreeMap<Arc<str>, BTreeSet<ObjectRef>>,
     /// The UIDs of what was there.
     gone: BTreeSet<Arc<str>>,
+    /// Until when the pods may run of each Workload that was read while it was being deleted.
+    leaving: BTreeMap<ObjectRef, Timestamp>,
     changes: Vec<Change>,
     /// The last answer to a write that removed an object.
     last_removed: Option<(ObjectRef, Value)>,
@@ -188,6 +196,9 @@ impl World {
         let owners = owner_uids(&value);
         for uid in owners.iter().filter(|_| collected) {
             self.owned.entry(Arc::clone(uid)).or_default().insert(reference.clone());
+        }
+        if let Some(until) = pods_end(&value).filter(|_| reference.kind == Kind::Workload) {
+            self.leaving.insert(reference.clone(), until);
         }
         self.store(reference, value, generation);
         self.changes.push(Change::Applied(reference.clone()));
@@ -340,6 +351,7 @@ impl World {
     fn remove(&mut self, reference: &ObjectRef) {
         let Some(value) = self.objects.remove(reference) else { return };
         self.specs.remove(reference);
+        self.leaving.remove(reference);
         self.disown(reference, &value);
         let uid: Arc<str> = text(&value["metadata"]["uid"]).into();
         self.changes.push(Change::Deleted(reference.clone(), Arc::clone(&uid)));
@@ -371,7 +383,21 @@ pub(crate) fn seconds(at: Timestamp) -> String {
 }
 
 fn has_finalizers(value: &Value) -> bool {
-    value["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty())
+    let mut finalizers = value["metadata"]["finalizers"].as_array().into_iter().flatten();
+    finalizers.any(|finalizer| !OF_COLLECTOR.contains(&text(finalizer)))
+}
+
+/// When the last pods of an admitted Workload end that is being deleted: they were deleted together with it.
+fn pods_end(workload: &Value) -> Option<Timestamp> {
+    let deleted: Timestamp = text(&workload["metadata"]["deletionTimestamp"]).parse().ok()?;
+    let mut conditions = workload["status"]["conditions"].as_array()?.iter();
+    conditions.find(|c| c["type"] == "Admitted" && c["status"] == "True")?;
+    let grace = |set: &Value| {
+        let seconds = &set["template"]["spec"]["terminationGracePeriodSeconds"];
+        seconds.as_i64().unwrap_or(GRACE_SECONDS)
+    };
+    let longest = workload["spec"]["podSets"].as_array()?.iter().map(grace).max()?;
+    Some(after(deleted, SignedDuration::from_secs(longest)))
 }
 
 #[cfg(test)]

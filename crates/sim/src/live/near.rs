@@ -38,7 +38,7 @@ struct Outside {
 }
 
 /// Whether a Workload holds quota.
-fn holds_quota(workload: &Value) -> bool {
+pub(super) fn holds_quota(workload: &Value) -> bool {
     is_met(workload, "QuotaReserved") && !is_met(workload, "Finished")
 }
 
@@ -107,6 +107,7 @@ mod tests {
     use jiff::SignedDuration;
     use serde_json::json;
     use sluice_api::job::JobKind;
+    use sluice_api::labels;
 
     use super::super::tests::ready;
     use super::super::{Extent, Keep, Listed, read};
@@ -231,6 +232,33 @@ spec: {{suspend: true, parallelism: {pods}, completions: {pods}, template: {{spe
             (!ended).then(|| with_reserving(kind, object))
         });
         assert!(!all_workloads(&lists), "{lists:?}");
+    }
+
+    #[test]
+    fn a_deleted_job_keeps_its_quota_until_the_grace_period_of_its_pods_is_over() {
+        let cluster = cluster();
+        let with_grace = |seconds: i64, ago: i64| {
+            let since = cluster.now().checked_sub(SignedDuration::from_secs(ago)).unwrap().to_string();
+            let (names, _) = admitted(&cluster, |kind, mut object| {
+                let is_kind = matches!(kind, Kind::Job(_) | Kind::Workload);
+                if is_kind && object["metadata"]["namespace"] == "a" {
+                    object["metadata"]["deletionTimestamp"] = json!(since);
+                    object["metadata"]["finalizers"] =
+                        json!([labels::RESOURCE_IN_USE_FINALIZER, "foregroundDeletion"]);
+                }
+                let sets = object.pointer_mut("/spec/podSets").and_then(Value::as_array_mut);
+                for set in sets.into_iter().flatten() {
+                    set["template"]["spec"]["terminationGracePeriodSeconds"] = json!(seconds);
+                }
+                Some(object)
+            });
+            names
+        };
+        let kept = with_grace(120, 1);
+        assert!(kept.len() == 2 && kept[1].starts_with("job-moved-"), "{kept:?}");
+        let free = ["beside", "waits"];
+        assert_eq!(with_grace(10, 1), free);
+        assert_eq!(with_grace(10_000, 3700), free, "no longer than scheduler.maxTerminationGracePeriod");
     }
 
     #[test]

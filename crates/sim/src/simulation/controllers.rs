@@ -187,7 +187,8 @@ impl Simulation {
             return;
         }
         match (is("Admitted") && !is("Evicted"), self.pods.run(reference).map(|r| r.phase)) {
-            (true, None) => {
+            // The pods of a Workload that is being deleted only end.
+            (true, None) if workload.metadata.deletion_timestamp.is_none() => {
                 let since = self.runs_since(workload);
                 let end = self.end_of(reference, since);
                 let attempt = self.pods.start(reference, since);

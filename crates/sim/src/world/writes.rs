@@ -1,11 +1,17 @@
 //! The effects of the engine's writes on the objects.
 
+use std::sync::Arc;
+
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sluice_api::status_apply::apply_status;
-use sluice_engine::{Kind, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest};
+use sluice_engine::{
+    EndPods, Kind, LeftPods, Name, Object, ObjectRef, PodStep, Write, WriteError, WriteRequest,
+};
 use sluice_jobs::{Patch, Step};
 
 use super::{Change, World, has_finalizers, owner_uids};
+use crate::agenda::after;
 use crate::json;
 use crate::object::decode;
 
@@ -77,6 +83,9 @@ impl World {
                 let step = sluice_jobs::ask_controller(view, *at);
                 self.steps(reference, &view.resource_version, &[step])?;
             }
+            Write::EndPods { then: EndPods::LookForLeft { left, .. }, .. } => {
+                return self.pods_of_deleted(&reference.name, left);
+            }
             Write::EndPods { .. } => return self.pods_left(reference),
             Write::Patch(patch) => {
                 let version = patch.version().unwrap_or_default();
@@ -106,6 +115,24 @@ impl World {
             Some(Object::Job(job)) if job.active => Err(WriteError::PodsLeft { going_on: 0, leaving: 1 }),
             _ => Ok(None),
         }
+    }
+
+    /// Pods of deleted jobs end at once, unless their Workload was read while it was being deleted: then they have their grace period.
+    fn pods_of_deleted(&mut self, namespace: &Name, left: &[LeftPods]) -> Result<Option<Object>, WriteError> {
+        let now = self.now;
+        let mut remain = Vec::new();
+        for LeftPods { workload, ends_within, .. } in left {
+            let reference =
+                ObjectRef::namespaced(Kind::Workload, Arc::clone(namespace), Arc::clone(workload));
+            let Some(until) = self.leaving.get_mut(&reference) else { continue };
+            if let Some(seconds) = ends_within {
+                *until = after(now, SignedDuration::from_secs(i64::from(*seconds))).min(*until);
+            }
+            if *until > now {
+                remain.push(Arc::clone(workload));
+            }
+        }
+        if remain.is_empty() { Ok(None) } else { Err(WriteError::PodsRemain(remain)) }
     }
 
     /// Stores the result of a write, if it changes the object.
