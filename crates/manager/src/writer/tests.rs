@@ -52,15 +52,41 @@ fn noting() -> (Answering, mpsc::UnboundedReceiver<(u64, bool)>) {
     (answering, answered)
 }
 
+/// A pool that sends to this API server without a limit of requests per second, and what is kept as long as it runs.
+fn started(server: Server, answering: Answering) -> (Writer, impl Sized) {
+    let (supervisor, fatals, stopper) = supervisor();
+    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    (writer, (supervisor, fatals, stopper))
+}
+
+/// An API server, its gate, and the names of the objects for which there were requests. `answer` has the answer for a name, and whether it waits until
+/// the gate lets it through.
+fn gated(answer: fn(&str) -> (bool, Response)) -> (kube::Client, Arc<tokio::sync::Semaphore>, Seen<String>) {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let sent: Seen<String> = Arc::default();
+    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
+    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
+        let name = uri.path().rsplit('/').next().unwrap().to_owned();
+        noted.lock().unwrap().push(name.clone());
+        let opened = Arc::clone(&opened);
+        async move {
+            let (waits, answer) = answer(&name);
+            if waits {
+                opened.acquire().await.unwrap().forget();
+            }
+            answer
+        }
+    });
+    (client, gate, sent)
+}
+
 #[tokio::test]
 async fn a_write_that_panics_sets_its_object_aside_and_leaves_its_lane_open() {
     let client = fake_api::client(|_: Method, uri: Uri, body: Bytes| async move {
         let name = uri.path().rsplit('/').next().unwrap().to_owned();
         let body = String::from_utf8(body.to_vec()).unwrap();
         assert!(!(name == "poison" && body.contains("\"1\"")), "a bug in a write");
-        found(
-            &json!({"metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
-        )
+        object_named(&name)
     });
     let (reported, mut answered) = mpsc::unbounded_channel();
     let aside: Seen<(String, String)> = Arc::default();
@@ -192,10 +218,9 @@ async fn that_an_object_is_missing_shows_that_the_api_server_is_back() {
 async fn the_next_term_begins_without_what_the_one_before_knew_of_the_api_server() {
     let client = fake_api::client(|_: Method, _: Uri, _: Bytes| async { fake_api::failed(404, "NotFound") });
     let (answering, _answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = after_an_outage(Instant::now());
     let server = Server::new(client, Deadline::never(), traffic.clone());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     writer.abandon();
     settled().await;
     assert_eq!(traffic.limit(), Traffic::default().limit());
@@ -222,16 +247,14 @@ async fn nothing_is_sent_once_another_replica_may_lead() {
         if first {
             ends.send_replace(Until::At(Instant::now()));
         }
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        let answer = found(&json!({"metadata": metadata, "spec": {}}));
+        let answer = object_named(&name);
         async move { if first { fake_api::failed(504, "Timeout") } else { answer } }
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let mut pausing = traffic.pausing();
     let server = Server::new(client, deadline, traffic);
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     let sent = || sent.lock().unwrap().clone();
 
     writer.write(0, request(1, "a"));
@@ -276,11 +299,10 @@ async fn writes_that_pause_do_not_hold_up_others() {
         object_named(&name)
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let (limit, dead) = (traffic.limit(), 3 * u64::try_from(traffic.limit()).unwrap());
     let server = Server::new(client, Deadline::never(), traffic.clone());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..dead {
         writer.write(0, request(id, &format!("dead-{id}")));
     }
@@ -305,13 +327,11 @@ async fn what_was_decided_before_leadership_was_lost_is_not_sent_however_late_it
     let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
         let name = uri.path().rsplit('/').next().unwrap().to_owned();
         noted.lock().unwrap().push(name.clone());
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        async move { found(&json!({"metadata": metadata, "spec": {}})) }
+        async move { object_named(&name) }
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, deadline, Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     writer.write(0, request(1, "before"));
     writer.abandon();
     // The engine was in the middle of a cycle.
@@ -339,14 +359,13 @@ fn half_dead() -> kube::Client {
 #[tokio::test]
 async fn at_the_highest_limit_too_it_turns_out_that_all_writes_under_way_hang() {
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     traffic.set(&Numbers { in_flight: limit::HIGHEST, ..Numbers::default() });
     while traffic.limit() < limit::HIGHEST {
         traffic.answered(Kind::Workload, true, Instant::now(), Duration::from_millis(1));
     }
     let server = Server::new(half_dead(), Deadline::never(), traffic.clone());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..100 {
         let object = ObjectRef::namespaced(Kind::Workload, "dead", format!("w{id}").as_str());
         writer.write(0, WriteRequest { object, ..request(id, "") });
@@ -363,11 +382,10 @@ async fn at_the_highest_limit_too_it_turns_out_that_all_writes_under_way_hang() 
 async fn writes_that_hang_leave_places_to_others() {
     let client = half_dead();
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let limit = traffic.limit();
     let server = Server::new(client, Deadline::never(), traffic.clone());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..100 {
         let object = ObjectRef::namespaced(Kind::Workload, "dead", format!("w{id}").as_str());
         writer.write(0, WriteRequest { object, ..request(id, "") });
@@ -394,26 +412,13 @@ async fn writes_that_hang_leave_places_to_others() {
 
 #[tokio::test]
 async fn an_engine_that_was_rebuilt_waits_for_what_is_under_way_and_nothing_of_the_one_before_is_sent() {
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let sent: Seen<String> = Arc::default();
-    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
-    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
-        let name = uri.path().rsplit('/').next().unwrap().to_owned();
-        noted.lock().unwrap().push(name.clone());
-        let opened = Arc::clone(&opened);
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        async move {
-            if name == "old" {
-                opened.acquire().await.unwrap().forget();
-                return fake_api::failed(503, "ServiceUnavailable");
-            }
-            found(&json!({"metadata": metadata, "spec": {}}))
-        }
+    let (client, gate, sent) = gated(|name| match name {
+        "old" => (true, fake_api::failed(503, "ServiceUnavailable")),
+        _ => (false, object_named(name)),
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     writer.write(0, request(1, "old"));
     writer.write(0, request(2, "old"));
     while sent.lock().unwrap().is_empty() {

@@ -13,10 +13,9 @@ async fn what_a_dead_webhook_holds_back_makes_no_other_write_wait() {
     // With how many wait at that moment.
     let backlog: Backlog =
         Arc::new(move |waiting| reported.send((waiting, numbers.waiting(Class::Workloads))).unwrap());
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(half_dead(), Deadline::never(), traffic.clone());
     let answering = Answering { backlog, ..answering };
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..300 {
         let object = ObjectRef::namespaced(Kind::Workload, "dead", format!("w{id}").as_str());
         writer.write(0, WriteRequest { object, ..request(id, "") });
@@ -49,9 +48,8 @@ async fn writes_that_were_queued_together_are_reported_to_the_engine_once() {
     let (answering, _answered) = noting();
     let (reported, mut reports) = mpsc::unbounded_channel();
     let answering = Answering { backlog: Arc::new(move |all| reported.send(all).unwrap()), ..answering };
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(half_dead(), Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..100 {
         let object = ObjectRef::namespaced(Kind::Workload, "dead", format!("w{id}").as_str());
         writer.write(0, WriteRequest { object, ..request(id, "") });

@@ -123,15 +123,12 @@ async fn sent_at_the_end(status: u16) -> (usize, bool) {
                 opened.acquire().await.unwrap().forget();
                 return fake_api::failed(status, "NotNow");
             }
-            found(
-                &json!({"metadata": {"name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
-            )
+            object_named("w")
         }
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     writer.write(0, request(1, "w"));
     while *sent.lock().unwrap() < 1 {
         tokio::task::yield_now().await;

@@ -1,28 +1,14 @@
 //! When writes are sent: tokens, importance, and pauses that the server requests.
 
-use kube::Client;
 use sluice_api::job::JobKind;
 use sluice_engine::{EndPods, PodsOf};
 
 use super::super::lanes::TURN;
 use super::*;
 
-/// An API server that answers a request once the gate lets it through, and the names of what was sent.
-fn gated() -> (Client, Arc<tokio::sync::Semaphore>, Seen<String>) {
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let sent: Seen<String> = Arc::default();
-    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
-    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
-        let name = uri.path().rsplit('/').next().unwrap().to_owned();
-        noted.lock().unwrap().push(name.clone());
-        let opened = Arc::clone(&opened);
-        let metadata = json!({"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "2"});
-        async move {
-            opened.acquire().await.unwrap().forget();
-            found(&json!({"metadata": metadata, "spec": {}}))
-        }
-    });
-    (client, gate, sent)
+/// An API server that answers each request once the gate lets it through, and the names of what was sent.
+fn all_gated() -> (kube::Client, Arc<tokio::sync::Semaphore>, Seen<String>) {
+    gated(|name| (true, object_named(name)))
 }
 
 #[tokio::test]
@@ -31,7 +17,7 @@ async fn what_waits_for_a_token_waits_behind_what_is_more_important_and_may_be_w
     let mut token = Duration::from_millis(100);
     loop {
         let began = Instant::now();
-        let (client, gate, sent) = gated();
+        let (client, gate, sent) = all_gated();
         gate.add_permits(1_000);
         let (answering, mut answered) = noting();
         let (supervisor, _fatals, _stopper) = supervisor();
@@ -96,14 +82,13 @@ async fn each_request_takes_a_token() {
 
 #[tokio::test]
 async fn a_start_goes_with_the_next_answer_however_many_lesser_writes_are_under_way() {
-    let (client, gate, sent) = gated();
+    let (client, gate, sent) = all_gated();
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let limit = traffic.limit();
     let server = Server::new(client, Deadline::never(), traffic);
     let began = Instant::now();
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..100 {
         let purpose = if id % 2 == 0 { Purpose::Pend } else { Purpose::Finish };
         writer.write(0, WriteRequest { purpose, ..request(id, &format!("w{id}")) });
@@ -134,17 +119,16 @@ async fn a_start_goes_with_the_next_answer_however_many_lesser_writes_are_under_
 
 #[tokio::test]
 async fn reports_use_half_of_the_places_while_nothing_else_is_there_and_delay_no_decision() {
-    let (client, gate, sent) = gated();
+    let (client, gate, sent) = all_gated();
     let (answering, mut answered) = noting();
     let backlogs: Seen<WaitingWrites> = Arc::default();
     let backlog = Arc::clone(&backlogs);
     let backlog: Backlog = Arc::new(move |waiting| backlog.lock().unwrap().push(waiting));
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let limit = traffic.limit();
     let server = Server::new(client, Deadline::never(), traffic);
     let answering = Answering { backlog, ..answering };
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..100 {
         writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });
     }
@@ -187,12 +171,11 @@ fn reporting_backlog(answering: Answering) -> (Answering, mpsc::UnboundedReceive
 
 #[tokio::test]
 async fn an_engine_that_was_rebuilt_learns_that_nothing_waits() {
-    let (client, gate, _) = gated();
+    let (client, gate, _) = all_gated();
     let (answering, _answered) = noting();
     let (answering, mut backlogs) = reporting_backlog(answering);
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..100 {
         writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });
     }
@@ -210,12 +193,11 @@ async fn an_engine_that_was_rebuilt_learns_that_nothing_waits() {
 
 #[tokio::test]
 async fn that_the_api_server_is_not_busy_any_more_is_reported_although_nothing_else_happens() {
-    let (client, gate, _) = gated();
+    let (client, gate, _) = all_gated();
     let (answering, mut answered) = noting();
     let (answering, mut backlogs) = reporting_backlog(answering);
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..40 {
         writer.write(0, WriteRequest { purpose: Purpose::Evict, ..request(id, &format!("w{id}")) });
     }
@@ -256,15 +238,12 @@ async fn a_start_goes_although_very_many_looks_for_pods_wait_for_each_other() {
             if method == Method::GET {
                 std::future::pending::<()>().await;
             }
-            found(
-                &json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
-            )
+            object_named("x")
         }
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..200 {
         writer.write(0, look(id, EndPods::Look));
     }
@@ -280,11 +259,10 @@ async fn a_start_goes_although_very_many_looks_for_pods_wait_for_each_other() {
 
 #[tokio::test]
 async fn once_what_waits_is_forgotten_writes_under_way_send_no_further_request() {
-    let (client, gate, sent) = gated();
+    let (client, gate, sent) = all_gated();
     let (answering, _answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..200 {
         writer.write(0, look(id, EndPods::Look));
     }
@@ -319,15 +297,12 @@ async fn a_start_goes_at_once_although_hundreds_of_deletions_could_use_all_slots
             if method == Method::DELETE {
                 std::future::pending::<()>().await;
             }
-            found(
-                &json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
-            )
+            object_named("x")
         }
     });
     let (answering, _answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), after_an_outage(Instant::now()));
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     let deletions = || sent.lock().unwrap().iter().filter(|(method, _)| *method == Method::DELETE).count();
     for id in 0..2 {
         writer.write(0, look(id, EndPods::Delete));
@@ -346,14 +321,13 @@ async fn a_start_goes_at_once_although_hundreds_of_deletions_could_use_all_slots
 
 #[tokio::test]
 async fn what_was_answered_gives_its_slot_to_others_while_it_waits_for_the_engine() {
-    let (client, gate, sent) = gated();
+    let (client, gate, sent) = all_gated();
     gate.add_permits(1_000);
     let (answering, mut answered) = noting();
     let full = answering.intake.place(usize::MAX).await;
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = after_an_outage(Instant::now());
     let server = Server::new(client, Deadline::never(), traffic.clone());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..4 {
         writer.write(0, request(id, &format!("w{id}")));
     }
@@ -370,13 +344,12 @@ async fn what_was_answered_gives_its_slot_to_others_while_it_waits_for_the_engin
 
 #[tokio::test]
 async fn however_many_lesser_writes_pause_a_start_and_an_admission_have_places() {
-    let (client, gate, sent) = gated();
+    let (client, gate, sent) = all_gated();
     gate.add_permits(1_000);
     let (answering, _answered) = noting();
     let full = answering.intake.place(usize::MAX).await;
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..200 {
         writer.write(0, WriteRequest { purpose: Purpose::CreateWorkload, ..request(id, &format!("w{id}")) });
     }
@@ -404,9 +377,7 @@ async fn a_write_of_many_requests_does_not_keep_tokens_from_a_start() {
             };
             return found(&json!({"metadata": {}, "items": (0..100).map(pod).collect::<Vec<_>>()}));
         }
-        found(
-            &json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "2"}, "spec": {}}),
-        )
+        object_named("x")
     });
     let (answering, mut answered) = noting();
     let (supervisor, _fatals, _stopper) = supervisor();
@@ -421,7 +392,7 @@ async fn a_write_of_many_requests_does_not_keep_tokens_from_a_start() {
 
 #[tokio::test]
 async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
-    let (client, gate, sent) = gated();
+    let (client, gate, sent) = all_gated();
     let (reported, mut answered) = mpsc::unbounded_channel();
     let backlogs: Seen<WaitingWrites> = Arc::default();
     let backlog = Arc::clone(&backlogs);
@@ -432,11 +403,10 @@ async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
         poison: Arc::new(|_, _| {}),
         intake: Intake::default(),
     };
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let limit = u64::try_from(traffic.limit()).unwrap();
     let server = Server::new(client, Deadline::never(), traffic);
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     let waiting = limit + 20;
     for id in 0..waiting {
         writer.write(0, WriteRequest { purpose: Purpose::Pend, ..request(id, &format!("w{id}")) });

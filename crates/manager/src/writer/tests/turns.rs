@@ -14,9 +14,8 @@ async fn what_was_queued_a_moment_ago_is_waited_for_before_the_pool_took_it() {
         object_named(&name)
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     settled().await;
     for id in 0..QUEUED {
         writer.write(0, request(u64::try_from(id).unwrap(), &format!("w-{id}")));
@@ -48,9 +47,8 @@ async fn a_start_that_paused_is_sent_again_while_others_wait() {
         }
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let server = Server::new(client, Deadline::never(), Traffic::default());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     writer.write(0, WriteRequest { purpose: Purpose::StartJob, ..request(0, "start") });
     for id in 1..200 {
         writer.write(0, request(id, &format!("w-{id}")));
@@ -72,30 +70,16 @@ async fn a_start_that_paused_is_sent_again_while_others_wait() {
 #[tokio::test]
 async fn a_start_has_the_next_slot_although_lesser_writes_come_back_from_their_pauses() {
     const REFUSED: u64 = 40;
-    let gate = Arc::new(tokio::sync::Semaphore::new(0));
-    let sent: Seen<String> = Arc::default();
-    let (noted, opened) = (Arc::clone(&sent), Arc::clone(&gate));
-    let client = fake_api::client(move |_: Method, uri: Uri, _: Bytes| {
-        let name = uri.path().rsplit('/').next().unwrap().to_owned();
-        noted.lock().unwrap().push(name.clone());
-        let opened = Arc::clone(&opened);
-        async move {
-            if name.starts_with("refused") {
-                return fake_api::failed(503, "ServiceUnavailable");
-            }
-            if name.starts_with("busy") {
-                opened.acquire().await.unwrap().forget();
-                return fake_api::failed(404, "NotFound");
-            }
-            object_named(&name)
-        }
+    let (client, gate, sent) = gated(|name| match name.split_once('-') {
+        Some(("refused", _)) => (false, fake_api::failed(503, "ServiceUnavailable")),
+        Some(("busy", _)) => (true, fake_api::failed(404, "NotFound")),
+        _ => (false, object_named(name)),
     });
     let (answering, mut answered) = noting();
-    let (supervisor, _fatals, _stopper) = supervisor();
     let traffic = Traffic::default();
     let slots = u64::try_from(traffic.limit()).unwrap();
     let server = Server::new(client, Deadline::never(), traffic.clone());
-    let writer = Writer::start(&supervisor, server, Versions::default(), 0.0, 0, answering);
+    let (writer, _kept) = started(server, answering);
     for id in 0..REFUSED {
         writer.write(0, request(id, &format!("refused-{id}")));
     }
