@@ -1,11 +1,11 @@
 //! Jobs that a JobSet's controller made keep nothing of a former admission when the JobSet starts again.
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
+use sluice_api::job::{JobFinished, JobKind, JobView};
 use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::model::Cluster;
-use crate::model::build::job;
+use crate::model::build::{job, made_by};
 
 /// A JobSet of three replicas runs on the flavor `old`; then that has no room any more, and `new` has.
 fn moved() -> Cluster {
@@ -34,12 +34,7 @@ fn quota(c: &mut Cluster, old: &str, new: &str) {
 fn child(c: &Cluster, index: u32) -> JobView {
     let set = &c.api.job("set").view;
     let mut child = job("team-a", &format!("set-main-{index}"), "", 1, "1");
-    child.controller = Some(ControllerRef {
-        api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-        kind: "JobSet".to_owned(),
-        name: "set".to_owned(),
-        uid: set.job.uid.to_string(),
-    });
+    child.controller = made_by(set);
     child.generation = 3;
     child.suspended_condition = Some((true, c.now + jiff::SignedDuration::from_secs(1)));
     child.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
@@ -121,12 +116,7 @@ fn an_annotation_that_is_no_longer_there_goes_too() {
 fn launcher(c: &Cluster) -> JobView {
     let set = &c.api.job("mpi").view;
     let mut launcher = job("team-a", "mpi-launcher", "", 1, "1");
-    launcher.controller = Some(ControllerRef {
-        api_version: "kubeflow.org/v2beta1".to_owned(),
-        kind: "MPIJob".to_owned(),
-        name: "mpi".to_owned(),
-        uid: set.job.uid.to_string(),
-    });
+    launcher.controller = made_by(set);
     launcher.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
     let own = &mut launcher.pod_sets[0].scheduling.labels;
     own.insert("training.kubeflow.org/job-name".to_owned(), "mpi".to_owned());

@@ -2,14 +2,23 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind};
+use sluice_api::job::JobKind;
 use sluice_engine::EngineConfig;
 
-use crate::model::build::job;
 use crate::model::{Cluster, condition};
 use crate::ray::{add, made, ray, with};
-use crate::unadmitted::{cluster, running};
+use crate::shares_of_parts::{below_set, with_set};
+use crate::unadmitted::running;
+
+/// A queue without quota, and a manager that manages jobs without a queue, too, or not.
+fn managing(all: bool) -> Cluster {
+    let config = EngineConfig {
+        status_interval_ms: 0,
+        manage_jobs_without_queue_name: all,
+        ..EngineConfig::default()
+    };
+    with(config, ["0", "0"])
+}
 
 /// A finalizer of its user keeps a job for as long as the user likes. The webhooks let all of these through.
 #[test]
@@ -24,12 +33,7 @@ fn below_a_job_that_is_being_deleted_only_the_small_job_that_cleans_up_runs() {
             (job, "old-redis-cleanup", true, false),
             (job, "c-1", false, false),
         ] {
-            let config = EngineConfig {
-                status_interval_ms: 0,
-                manage_jobs_without_queue_name: manage_all,
-                ..EngineConfig::default()
-            };
-            let mut c = with(config, ["0", "0"]);
+            let mut c = managing(manage_all);
             if !manage_all {
                 c.api.local_queue("team-a", "default", "cq");
             }
@@ -59,12 +63,7 @@ fn a_job_that_cleans_up_is_resumed_if_it_was_suspended_before_the_deletion_was_s
     };
     for manage_all in [false, true] {
         for (is_late, is_small) in [(false, true), (true, true), (false, false), (true, false)] {
-            let config = EngineConfig {
-                status_interval_ms: 0,
-                manage_jobs_without_queue_name: manage_all,
-                ..EngineConfig::default()
-            };
-            let mut c = with(config, ["0", "0"]);
+            let mut c = managing(manage_all);
             c.api.local_queue("team-a", "default", "cq");
             c.api.add_job(ray(JobKind::RAY_CLUSTER, "old"));
             c.settle();
@@ -118,25 +117,12 @@ fn a_rayjob_that_selects_a_cluster_while_it_has_quota_is_managed_until_that_is_g
 /// The webhook refuses no change of a job that is being deleted, so that no finalizer stays.
 #[test]
 fn a_job_that_loses_its_queue_while_it_is_deleted_has_no_more_pods_than_it_has_quota_for() {
-    let mut c = cluster();
-    c.api.simple("4", &json!({}));
-    c.api.local_queue("team-a", "default", "cq");
-    let mut set = job("team-a", "set", "lq", 4, "1");
-    set.job.kind = JobKind::JOB_SET;
-    set.pod_sets[0].parts = 2;
-    c.api.add_job(set);
-    c.settle();
-    let uid = Arc::clone(&c.api.job("set").view.job.uid);
-    let mut part = job("team-a", "set-main-0", "", 2, "1");
-    part.controller = Some(ControllerRef {
-        api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-        kind: "JobSet".to_owned(),
-        name: "set".to_owned(),
-        uid: uid.to_string(),
-    });
+    let mut c = with_set(true);
+    let part = below_set(&c, "set-main-0", "", 2, "1");
     running(&mut c, part);
     c.settle();
     // A finalizer of its user keeps it, and its pods run on.
+    let uid = Arc::clone(&c.api.job("set").view.job.uid);
     c.api.ending_pods.insert(uid);
     c.api.edit_job("set", |job| (job.view.deleting, job.view.queue_name) = (true, None));
     c.settle();

@@ -1,10 +1,10 @@
 //! A job runs on the nodes of its admitted flavors, even if its user changes its templates.
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind, JobView};
+use sluice_api::job::{JobKind, JobView};
 use sluice_engine::{Kind, ObjectRef, Purpose};
 
-use crate::model::build::job;
+use crate::model::build::{job, made_by};
 use crate::model::{Cluster, condition, reported};
 use crate::unadmitted::running;
 
@@ -131,12 +131,7 @@ fn a_part_that_runs_on_other_nodes_than_its_job_is_deleted_for_its_controller_to
     c.settle();
     let part = |c: &Cluster, selector: &[(&str, &str)]| {
         let mut part = job("team-a", "a-main-0", "", 1, "1");
-        part.controller = Some(ControllerRef {
-            api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-            kind: "JobSet".to_owned(),
-            name: "a".to_owned(),
-            uid: c.api.job("a").view.job.uid.to_string(),
-        });
+        part.controller = made_by(&c.api.job("a").view);
         let own = selector.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
         part.pod_sets[0].scheduling.node_selector = own.collect();
         part

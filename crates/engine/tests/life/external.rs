@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_api::job::{ControllerRef, JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
-use crate::model::build::{job, template, wrapped};
+use crate::model::build::{job, made_by, template, wrapped};
 use crate::model::{Cluster, condition};
 
 pub const API: &str = "external.example.com/v1";
@@ -299,12 +299,7 @@ fn the_highest_managed_parent_counts_and_only_what_may_have_made_the_others() {
         c.settle();
         assert_eq!(condition(&c.workload(name), "Admitted"), "True");
         let mut within = bare(errand(), "team-a", &format!("in-{name}"), "lq");
-        within.controller = Some(ControllerRef {
-            api_version: kind.api_version().to_owned(),
-            kind: kind.kind().to_owned(),
-            name: name.to_owned(),
-            uid: uid(&c, name),
-        });
+        within.controller = made_by(&c.api.job(name).view);
         c.api.add_job(within);
         let of = uid(&c, &format!("in-{name}"));
         child(&mut c, &format!("below-{name}"), "lq", (&format!("in-{name}"), &of));

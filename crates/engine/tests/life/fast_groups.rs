@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::model::pods::{member, pod};
+use crate::model::pods::member;
 use crate::model::{Cluster, condition, reported};
-use crate::plain_pods::bed;
+use crate::plain_pods::{add_high, bed};
 use crate::pod_groups::{free, run};
 
 fn fast(name: &str, role: &str) -> Value {
@@ -20,10 +20,7 @@ fn add(c: &mut Cluster, name: &str, role: &str) {
 
 /// A pod that matters more takes the place of the group.
 fn preempt(c: &mut Cluster) {
-    let mut high = pod("high", "lq", "3");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(c, "3");
     assert!(c.api.is_free("high"));
 }
 

@@ -10,7 +10,7 @@ use sluice_jobs::pods::Parent;
 
 use crate::model::pods::pod;
 use crate::model::{Cluster, condition, reported};
-use crate::plain_pods::bed;
+use crate::plain_pods::{add_high, bed};
 
 const GROUP: &str = "engine.gated.example.com";
 
@@ -134,7 +134,7 @@ fn what_matters_more_takes_its_quota_once_its_pods_are_gone() {
     let (mut c, uid) = with_crew("3");
     running(&mut c, &uid);
     c.pods_vanish = false;
-    add_high(&mut c);
+    add_high(&mut c, "3");
     assert!(c.api.is_gated("high"), "its pods are still there");
     c.pods_vanish = true;
     c.settle();
@@ -188,14 +188,6 @@ fn running(c: &mut Cluster, uid: &str) {
     c.settle();
 }
 
-/// What matters more asks for their quota.
-fn add_high(c: &mut Cluster) {
-    let mut high = pod("high", "lq", "3");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
-}
-
 #[test]
 fn an_end_that_is_reported_while_pods_run_neither_frees_quota_nor_keeps_it() {
     let (mut c, uid) = with_crew("3");
@@ -206,7 +198,7 @@ fn an_end_that_is_reported_while_pods_run_neither_frees_quota_nor_keeps_it() {
     c.api.add_pod(pod("next", "lq", "3"));
     c.settle();
     assert!(c.api.is_gated("next") && free(&c) == [true; 3], "its pods run");
-    add_high(&mut c);
+    add_high(&mut c, "3");
     assert!(c.api.is_free("high") && c.api.pod("crew-0").is_none(), "they are stopped as those of others");
 }
 
@@ -257,7 +249,7 @@ fn pods_of_what_cannot_be_read_any_more_run_on_until_their_workload_is_evicted()
     c.api.delete_queued_pod("more");
     c.api.delete_queued_pod("next");
     c.pods_vanish = false;
-    add_high(&mut c);
+    add_high(&mut c, "3");
     assert!(c.api.is_gated("high"), "its pods are still there");
     c.pods_vanish = true;
     c.settle();

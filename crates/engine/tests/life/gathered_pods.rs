@@ -9,7 +9,7 @@ use sluice_engine::{Kind, Purpose};
 use crate::model::build::job;
 use crate::model::pods::{member, pod};
 use crate::model::{Cluster, condition, reported};
-use crate::plain_pods::{announced, bed};
+use crate::plain_pods::{add_high, announced, bed};
 
 /// A StatefulSet with `replicas` pods of one cpu.
 fn set(replicas: i32) -> JobView {
@@ -90,11 +90,8 @@ fn its_pods_wait_for_quota_for_all_and_are_preempted_as_a_whole() {
     for name in ["web-0", "web-1"] {
         c.api.run_pod(name, "Running");
     }
-    let mut high = pod("high", "lq", "1");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
     c.pods_vanish = false;
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "1");
     assert!(
         announced(&c, "web-1").starts_with("WorkloadEvictedDueToPreempted"),
         "{}",
@@ -120,10 +117,7 @@ fn a_decision_that_waits_for_the_start_of_a_pod_is_carried_out_when_that_is_gone
     c.api.run_pod("web-0", "Running");
     c.slow = Some(Purpose::StartJob);
     make(&mut c, &uid, 1..2);
-    let mut high = pod("high", "lq", "1");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "1");
     let set = |c: &Cluster| {
         let of_set = |w: &Workload| w.metadata.name.as_ref().unwrap().starts_with("statefulset-");
         c.api.workloads().into_iter().find(of_set).unwrap()
@@ -421,10 +415,7 @@ fn on_hold_while_its_pods_run_it_can_be_evicted() {
     });
     c.settle();
     assert_eq!(free(&c, 2), [true; 2]);
-    let mut high = pod("high", "lq", "2");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "2");
     assert!(c.api.is_free("high"));
     assert!(c.api.pod("web-0").is_none() && c.api.pod("web-1").is_none());
     assert!(reported(&workload_of_set(&c), "QuotaReserved").starts_with("False/OnHold"));

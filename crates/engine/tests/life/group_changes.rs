@@ -4,24 +4,15 @@ use serde_json::json;
 
 use crate::model::pods::{member, pod};
 use crate::model::{Api, Cluster, condition};
-use crate::plain_pods::bed;
-use crate::pod_groups::{add, free, run};
-
-fn preempt(c: &mut Cluster) {
-    let mut high = pod("high", "lq", "2");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
-}
+use crate::plain_pods::{add_high, bed};
+use crate::pod_groups::{add, free, running};
 
 /// Their controller, or their user, makes them as soon as it sees that the others are being deleted.
 #[test]
 fn replacements_wait_for_the_places_of_pods_that_are_leaving() {
-    let mut c = bed("2");
-    add(&mut c, "p", 2, 2);
-    run(&mut c, "Running");
+    let mut c = running(2);
     c.pods_vanish = false;
-    preempt(&mut c);
+    add_high(&mut c, "2");
     add(&mut c, "r", 3, 2);
     assert_eq!(c.api.pods(), ["high", "p0", "p1", "r0", "r1"], "there are two places");
     assert_eq!(c.notes("ExcessPodDeleted"), ["Pod/r2: Excess pod deleted"]);
@@ -98,10 +89,8 @@ fn the_number_of_pods_of_a_group_that_waits_may_change() {
 
 #[test]
 fn replacements_of_an_evicted_group_may_have_other_shapes() {
-    let mut c = bed("3");
-    add(&mut c, "p", 3, 3);
-    run(&mut c, "Running");
-    preempt(&mut c);
+    let mut c = running(3);
+    add_high(&mut c, "2");
     assert!(c.api.is_free("high"));
     add(&mut c, "r", 2, 3);
     c.api.add_pod(member("q", "g", 3, "other"));
@@ -131,12 +120,10 @@ fn a_group_that_was_evicted_while_it_waited_can_be_deleted() {
 
 #[test]
 fn an_evicted_group_that_waits_can_be_deleted_though_a_pod_of_it_has_succeeded() {
-    let mut c = bed("3");
-    add(&mut c, "p", 3, 3);
-    run(&mut c, "Running");
+    let mut c = running(3);
     c.api.run_pod("p0", "Succeeded");
     c.settle();
-    preempt(&mut c);
+    add_high(&mut c, "2");
     assert!(c.api.is_free("high"));
     add(&mut c, "r", 2, 3);
     assert_eq!(c.api.pods(), ["high", "p0", "r0", "r1"]);

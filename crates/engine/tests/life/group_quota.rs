@@ -7,8 +7,8 @@ use sluice_engine::{Kind, ObjectRef};
 use crate::contract::submit;
 use crate::model::pods::{member, pod};
 use crate::model::{Cluster, condition, reported};
-use crate::plain_pods::{announced, bed};
-use crate::pod_groups::{add, free, run, workload};
+use crate::plain_pods::{add_high, announced, bed};
+use crate::pod_groups::{add, free, run, running, workload};
 
 /// The Workload of the group.
 fn of_group(c: &Cluster) -> Workload {
@@ -26,9 +26,7 @@ fn take_out(c: &mut Cluster, names: &[&str]) {
 
 /// A group of three of which two pods ended well, and another pod that runs on their quota.
 fn with_two_done() -> Cluster {
-    let mut c = bed("3");
-    add(&mut c, "p", 3, 3);
-    run(&mut c, "Running");
+    let mut c = running(3);
     c.api.run_pod("p0", "Succeeded");
     c.api.run_pod("p1", "Succeeded");
     c.settle();
@@ -136,10 +134,7 @@ fn a_pod_that_terminates_in_its_init_containers_keeps_its_quota() {
     // They have nodes, and none of their containers was started.
     run(&mut c, "Pending");
     c.pods_vanish = false;
-    let mut high = pod("high", "lq", "2");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "2");
     assert!(announced(&c, "p1").starts_with("WorkloadEvictedDueToPreempted: "));
     assert!(c.api.is_gated("high"));
     c.advance(29);
@@ -150,9 +145,7 @@ fn a_pod_that_terminates_in_its_init_containers_keeps_its_quota() {
 
 #[test]
 fn a_job_does_not_take_over_the_workload_of_a_group() {
-    let mut c = bed("2");
-    add(&mut c, "p", 2, 2);
-    run(&mut c, "Running");
+    let mut c = running(2);
     submit(&mut c, "thief", "lq", 2, |view| view.prebuilt_workload = Some("g".to_owned()));
     let owners = of_group(&c).metadata.owner_references.unwrap();
     assert!(owners.iter().all(|owner| owner.kind == "Pod"), "{owners:?}");

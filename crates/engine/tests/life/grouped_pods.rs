@@ -11,7 +11,7 @@ use sluice_engine::{Kind, ObjectRef};
 use crate::model::build::{job, pod_set};
 use crate::model::pods::pod;
 use crate::model::{Api, Cluster, condition, reported};
-use crate::plain_pods::{announced, bed};
+use crate::plain_pods::{add_high, announced, bed};
 
 /// `groups` groups of a leader and a worker, with one cpu each.
 fn set(groups: u32) -> JobView {
@@ -161,11 +161,8 @@ fn a_group_is_preempted_as_a_whole_and_the_others_stay() {
     let mut c = with_set("4", 2);
     make(&mut c, 0..2);
     run(&mut c, 0..2);
-    let mut high = pod("high", "lq", "1");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
     c.pods_vanish = false;
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "1");
     let gone: Vec<_> = ["web-0", "web-1"].into_iter().filter(|name| !c.api.is_free(name)).collect();
     assert_eq!(gone.len(), 1, "one group is preempted");
     let gone = gone[0];
@@ -227,10 +224,7 @@ fn a_group_that_leaves_is_preempted_for_others_too() {
     run(&mut c, 0..1);
     scale(&mut c, 0);
     assert_eq!(free(&c, 1), [true]);
-    let mut high = pod("high", "lq", "1");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "1");
     assert!(c.api.is_free("high") && c.api.pod("web-0").is_none() && groups(&c).is_empty());
 }
 

@@ -8,7 +8,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
 use crate::answered::errand;
 use crate::gated_pods;
-use crate::model::build::{job, pod_set};
+use crate::model::build::{job, made_by, pod_set};
 use crate::model::pods::{FREED, member, pod};
 use crate::model::{Cluster, condition};
 use crate::plain_pods::bed;
@@ -308,18 +308,12 @@ fn with_part(
     restart_with(&mut c, above);
     restart_with(&mut c, part);
     c.settle();
-    let uid = c.api.job("above").view.job.uid.to_string();
     let mut view = job("team-a", name, queue, 1, "1");
     view.job.kind = part;
     // Its controller made it of the job as that is now.
     view.pod_sets.clone_from(&c.api.job("above").view.pod_sets);
     view.pod_sets[0].count = if large { 2 } else { 1 };
-    view.controller = Some(ControllerRef {
-        api_version: above.api_version().to_owned(),
-        kind: above.kind().to_owned(),
-        name: "above".to_owned(),
-        uid,
-    });
+    view.controller = made_by(&c.api.job("above").view);
     (view.suspended, view.active) = (false, true);
     c.api.add_job(view);
     let reference = ObjectRef::namespaced(Kind::Job(part), "team-a", name);

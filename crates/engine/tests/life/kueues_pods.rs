@@ -8,7 +8,7 @@ use sluice_api::v1beta2::Workload;
 use sluice_engine::{EngineConfig, Kind, Purpose};
 
 use crate::model::{Cluster, condition, reported};
-use crate::plain_pods::announced;
+use crate::plain_pods::{add_high, announced};
 
 /// The name that Kueue gives the Workload of the pod `solo`: its digits are those that `printf '%s\n%s\n%s\n%s' Pod '' solo uid-0006 | sha1sum`
 /// begins with.
@@ -272,11 +272,8 @@ fn what_was_taken_over_is_preempted_and_ends_like_any_other() {
         let mut c = left(release, Left::Running, "1");
         c.restart();
         c.settle();
-        let mut high = crate::model::pods::pod("high", "lq", "1");
-        high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
         c.pods_vanish = false;
-        c.api.add_pod(high);
-        c.settle();
+        add_high(&mut c, "1");
         assert!(announced(&c, "solo").starts_with("WorkloadEvictedDueToPreempted: "), "{release}");
         assert!(c.api.is_gated("high"), "{release}: its pod is still there");
         c.pods_vanish = true;

@@ -84,6 +84,21 @@ fn a_job_whose_ended_pods_are_to_run_again_is_admitted_again_for_all_of_them() {
     assert!(!c.api.job("a").view.suspended);
 }
 
+/// How often quota was reserved, and given back.
+fn written(c: &Cluster) -> [usize; 2] {
+    [Purpose::ReserveQuota, Purpose::ReleaseQuota].map(|purpose| c.written(purpose))
+}
+
+/// The job is admitted once, for both of its pods.
+fn runs_again_with_both(mut c: Cluster, [reserved, released]: [usize; 2], what: &str) {
+    c.release();
+    c.advance(5);
+    let w = c.workload("a");
+    assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(2), "{what}");
+    assert!(!c.api.job("a").view.suspended, "{what}");
+    assert_eq!(written(&c), [reserved + 1, released], "{what}");
+}
+
 /// Until the status says that none of its pods has ended, the job would be admitted for too few.
 #[test]
 fn ended_pods_that_are_to_run_again_are_taken_off_the_status_before_the_job_is_admitted() {
@@ -94,7 +109,6 @@ fn ended_pods_that_are_to_run_again_are_taken_off_the_status_before_the_job_is_a
         Some(WriteError::Withdrawn),
     ] {
         let mut c = drained(2, 1, None);
-        let written = |c: &Cluster| (c.written(Purpose::ReserveQuota), c.written(Purpose::ReleaseQuota));
         let before = written(&c);
         match &error {
             Some(error) => c.fail.push_back((Purpose::Reclaim, error.clone())),
@@ -103,12 +117,7 @@ fn ended_pods_that_are_to_run_again_are_taken_off_the_status_before_the_job_is_a
         c.api.edit_job("a", |job| job.view.reclaimable.clear());
         c.settle();
         stop_queue(&mut c, "None");
-        c.release();
-        c.advance(5);
-        let w = c.workload("a");
-        assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(2), "{error:?}");
-        assert!(!c.api.job("a").view.suspended);
-        assert_eq!(written(&c), (before.0 + 1, before.1), "{error:?}");
+        runs_again_with_both(c, before, &format!("{error:?}"));
     }
 }
 
@@ -117,7 +126,6 @@ fn ended_pods_that_are_to_run_again_are_taken_off_the_status_before_the_job_is_a
 fn a_job_is_not_admitted_for_the_pods_of_a_status_that_could_not_be_corrected() {
     for error in [WriteError::Conflict("409".to_owned()), WriteError::Transient("502".to_owned())] {
         let mut c = drained(2, 1, None);
-        let written = |c: &Cluster| (c.written(Purpose::ReserveQuota), c.written(Purpose::ReleaseQuota));
         let before = written(&c);
         c.late = Some(Purpose::Reclaim);
         c.fail.push_back((Purpose::Reclaim, error.clone()));
@@ -125,12 +133,7 @@ fn a_job_is_not_admitted_for_the_pods_of_a_status_that_could_not_be_corrected() 
         c.settle();
         stop_queue(&mut c, "None");
         assert_eq!(written(&c), before, "the correction is under way");
-        c.release();
-        c.advance(5);
-        let w = c.workload("a");
-        assert_eq!(w.status.unwrap().admission.unwrap().pod_set_assignments[0].count, Some(2), "{error}");
-        assert!(!c.api.job("a").view.suspended);
-        assert_eq!(written(&c), (before.0 + 1, before.1), "{error}");
+        runs_again_with_both(c, before, &format!("{error:?}"));
     }
 }
 

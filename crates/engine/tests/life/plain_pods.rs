@@ -25,6 +25,14 @@ pub fn bed(cpu: &str) -> Cluster {
     c
 }
 
+/// A pod of a higher priority that asks for so much processor.
+pub fn add_high(c: &mut Cluster, cpu: &str) {
+    let mut high = pod("high", "lq", cpu);
+    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
+    c.api.add_pod(high);
+    c.settle();
+}
+
 /// What the pod of this name says in the condition that comes before its end.
 pub fn announced(c: &Cluster, name: &str) -> String {
     let conditions = c.api.pod(name).unwrap()["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -68,10 +76,7 @@ fn a_pod_that_is_preempted_is_deleted_and_its_quota_is_held_until_it_is_gone() {
     c.settle();
     c.api.run_pod("low", "Running");
     c.pods_vanish = false;
-    let mut high = pod("high", "lq", "1");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "1");
     assert!(announced(&c, "low").starts_with("WorkloadEvictedDueToPreempted: Preempted to accommodate"));
     assert!(c.api.pod("low").unwrap()["metadata"]["deletionTimestamp"].is_string());
     assert!(c.api.is_gated("high"), "its pod is still there");

@@ -7,7 +7,7 @@ use sluice_engine::{Kind, ObjectRef, Purpose};
 
 use crate::model::pods::{member, pod};
 use crate::model::{Api, Cluster, condition, reported};
-use crate::plain_pods::{announced, bed};
+use crate::plain_pods::{add_high, announced, bed};
 
 /// Adds pods `<prefix>0`, `<prefix>1`, … of the group `g` of `total`.
 pub fn add(c: &mut Cluster, prefix: &str, pods: usize, total: usize) {
@@ -40,6 +40,14 @@ pub fn run(c: &mut Cluster, phase: &str) {
         c.api.run_pod(&name, phase);
     }
     c.settle();
+}
+
+/// A group of this many pods, which run and take all quota.
+pub fn running(pods: usize) -> Cluster {
+    let mut c = bed(&pods.to_string());
+    add(&mut c, "p", pods, pods);
+    run(&mut c, "Running");
+    c
 }
 
 #[test]
@@ -75,9 +83,7 @@ fn a_group_waits_for_its_last_pod_runs_as_a_whole_and_finishes() {
 
 #[test]
 fn a_pod_that_failed_is_replaced() {
-    let mut c = bed("2");
-    add(&mut c, "p", 2, 2);
-    run(&mut c, "Running");
+    let mut c = running(2);
     c.api.run_pod("p0", "Failed");
     c.settle();
     let waiting = "True/PodsFailed: Some Failed pods need replacement";
@@ -97,14 +103,9 @@ fn a_pod_that_failed_is_replaced() {
 
 #[test]
 fn a_group_that_is_preempted_returns_once_its_pods_were_made_again() {
-    let mut c = bed("2");
-    add(&mut c, "p", 2, 2);
-    run(&mut c, "Running");
+    let mut c = running(2);
     c.pods_vanish = false;
-    let mut high = crate::model::pods::pod("high", "lq", "2");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "2");
     assert!(announced(&c, "p1").starts_with("WorkloadEvictedDueToPreempted: "));
     assert!(c.api.is_gated("high"));
     c.pods_vanish = true;
@@ -135,10 +136,7 @@ fn the_quota_of_pods_that_terminate_is_free_at_once_only_with_the_gate() {
         add(&mut c, "p", 2, 2);
         run(&mut c, "Running");
         c.pods_vanish = false;
-        let mut high = pod("high", "lq", "2");
-        high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-        c.api.add_pod(high);
-        c.settle();
+        add_high(&mut c, "2");
         assert_eq!(c.api.is_free("high"), fast);
         let runs = |name: &str| c.api.pod(name).unwrap()["status"]["phase"] == "Running";
         assert!(runs("p0") && runs("p1"), "they have 30 seconds to end");
@@ -225,9 +223,7 @@ fn a_pod_of_a_group_that_runs_before_its_time_is_stopped() {
     assert!(c.api.pod("p0").is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string()));
     assert!(c.api.is_gated("p1"), "a pod that waits is left to be admitted");
     // One of a role that was not admitted is none of those that may run.
-    let mut c = bed("2");
-    add(&mut c, "p", 2, 2);
-    run(&mut c, "Running");
+    let mut c = running(2);
     c.api.add_pod(member("odd", "g", 2, "other"));
     c.settle();
     assert!(c.api.is_gated("odd"));

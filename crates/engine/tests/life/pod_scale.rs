@@ -8,7 +8,7 @@ use sluice_jobs::pods;
 use crate::gathered_pods::{make, replica, with_set};
 use crate::model::pods::{member, pod};
 use crate::model::{Cluster, condition};
-use crate::plain_pods::bed;
+use crate::plain_pods::{add_high, bed};
 
 /// A group of `pods` pods, all of which may run.
 fn group_of(pods: usize) -> Cluster {
@@ -156,10 +156,7 @@ fn a_group_all_of_whose_pods_are_made_again_is_never_owned_by_more_than_can_be_s
     };
     add(&mut c, "p");
     assert!(2 * owner_bytes(&c) > pods::MAX_OWNER_BYTES && c.api.is_free(&name("p", pods - 1)));
-    let mut high = pod("high", "lq", "1");
-    high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high");
-    c.api.add_pod(high);
-    c.settle();
+    add_high(&mut c, "1");
     assert!(c.api.is_free("high"));
     // All are replaced within a second.
     add(&mut c, "r");

@@ -1,10 +1,10 @@
 //! When the quota of a stopped or finished job is free again: once no pod of it, or of the Jobs that it consists of, can use it.
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind, JobView};
+use sluice_api::job::{JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
-use crate::model::build::job;
+use crate::model::build::{job, made_by};
 use crate::model::{Api, Cluster, condition, reported};
 
 fn with(config: EngineConfig) -> Cluster {
@@ -32,12 +32,7 @@ fn full(kind: JobKind, config: EngineConfig) -> Cluster {
 
 /// Makes `child` a Job that the JobSet `old` controls.
 pub fn controlled(c: &Cluster, child: &mut JobView) {
-    child.controller = Some(ControllerRef {
-        api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-        kind: "JobSet".to_owned(),
-        name: "old".to_owned(),
-        uid: c.api.job("old").view.job.uid.to_string(),
-    });
+    child.controller = made_by(&c.api.job("old").view);
 }
 
 /// A child Job of `old` with pods that run.

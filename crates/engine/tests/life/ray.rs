@@ -2,10 +2,10 @@
 
 use serde_json::json;
 use sluice_api::gates::{Gate, Gates};
-use sluice_api::job::{ControllerRef, JobKind, JobView};
+use sluice_api::job::{JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
-use crate::model::build::{job, pod_set};
+use crate::model::build::{job, made_by, pod_set};
 use crate::model::{Cluster, condition, reported};
 
 /// A queue with this quota of the flavor `old` and of `new`.
@@ -58,12 +58,7 @@ pub fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) ->
         part.pod_sets.clone_from(&view.pod_sets);
     }
     (part.suspended, part.active) = (view.suspended, !view.suspended);
-    part.controller = Some(ControllerRef {
-        api_version: view.job.kind.api_version().to_owned(),
-        kind: view.job.kind.kind().to_owned(),
-        name: above.to_owned(),
-        uid: view.job.uid.to_string(),
-    });
+    part.controller = made_by(view);
     part
 }
 

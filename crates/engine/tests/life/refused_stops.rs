@@ -1,10 +1,10 @@
 //! A job whose stop the API server refuses is suspended all the same.
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind, JobView};
+use sluice_api::job::{JobKind, JobView};
 use sluice_engine::{EngineConfig, Purpose, WriteError};
 
-use crate::model::build::job;
+use crate::model::build::{job, made_by};
 use crate::model::{Cluster, condition};
 use crate::unadmitted::{cluster, halts, running};
 
@@ -68,12 +68,7 @@ fn with_part() -> (Cluster, JobView) {
     c.api.add_job(set);
     c.settle();
     let mut part = job("team-a", PART, "", 1, "1");
-    part.controller = Some(ControllerRef {
-        api_version: JobKind::JOB_SET.api_version().to_owned(),
-        kind: "JobSet".to_owned(),
-        name: "set".to_owned(),
-        uid: c.api.job("set").view.job.uid.to_string(),
-    });
+    part.controller = made_by(&c.api.job("set").view);
     (c, part)
 }
 

@@ -1,9 +1,9 @@
 //! Parts of a running job use no more of its quota than their share.
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind};
+use sluice_api::job::{JobKind, JobView};
 
-use crate::model::build::job;
+use crate::model::build::{job, made_by};
 use crate::model::{Cluster, condition};
 use crate::unadmitted::{cluster, halts, running};
 
@@ -11,27 +11,36 @@ fn is_there(c: &Cluster, job: &str) -> bool {
     c.api.jobs().any(|(reference, _)| *reference.name == *job)
 }
 
-/// A part of an admitted JobSet runs on its quota, so it may have no more than its share of that, whether its controller made it so or a user.
-#[test]
-fn a_part_of_a_job_set_with_more_than_its_share_is_deleted_and_one_that_is_none_is_queued() {
+/// A JobSet of two Jobs with two pods each, admitted; in a namespace with a LocalQueue `default`, or without.
+pub fn with_set(has_default: bool) -> Cluster {
     let mut c = cluster();
     c.api.simple("4", &json!({}));
+    if has_default {
+        c.api.local_queue("team-a", "default", "cq");
+    }
     let mut set = job("team-a", "set", "lq", 4, "1");
     set.job.kind = JobKind::JOB_SET;
     set.pod_sets[0].parts = 2;
     c.api.add_job(set);
     c.settle();
     assert!(!c.api.job("set").view.suspended);
-    let uid = c.api.job("set").view.job.uid.to_string();
+    c
+}
+
+/// A Job whose controller is the JobSet.
+pub fn below_set(c: &Cluster, name: &str, queue: &str, count: i32, cpu: &str) -> JobView {
+    let mut child = job("team-a", name, queue, count, cpu);
+    child.controller = made_by(&c.api.job("set").view);
+    child
+}
+
+/// A part of an admitted JobSet runs on its quota, so it may have no more than its share of that, whether its controller made it so or a user.
+#[test]
+fn a_part_of_a_job_set_with_more_than_its_share_is_deleted_and_one_that_is_none_is_queued() {
+    let mut c = with_set(false);
     let part = |c: &mut Cluster, name: &str, count, cpu: &str| {
         let queue = if name.ends_with('2') { "lq" } else { "" };
-        let mut child = job("team-a", name, queue, count, cpu);
-        child.controller = Some(ControllerRef {
-            api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-            kind: "JobSet".to_owned(),
-            name: "set".to_owned(),
-            uid: uid.clone(),
-        });
+        let child = below_set(c, name, queue, count, cpu);
         running(c, child);
         c.settle();
         is_there(c, name).then(|| c.api.job(name).view.suspended)
@@ -60,23 +69,8 @@ fn where_there_is_a_default_queue_a_job_without_a_queue_runs_only_if_the_one_abo
         (true, "evil", false),
         (false, "evil", true),
     ] {
-        let mut c = cluster();
-        c.api.simple("4", &json!({}));
-        if with_default {
-            c.api.local_queue("team-a", "default", "cq");
-        }
-        let mut set = job("team-a", "set", "lq", 4, "1");
-        set.job.kind = JobKind::JOB_SET;
-        set.pod_sets[0].parts = 2;
-        c.api.add_job(set);
-        c.settle();
-        let mut child = job("team-a", name, "", 2, "1");
-        child.controller = Some(ControllerRef {
-            api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-            kind: "JobSet".to_owned(),
-            name: "set".to_owned(),
-            uid: c.api.job("set").view.job.uid.to_string(),
-        });
+        let mut c = with_set(with_default);
+        let child = below_set(&c, name, "", 2, "1");
         running(&mut c, child);
         c.settle();
         assert_eq!(!c.api.job(name).view.suspended, runs, "{name}, with a default queue: {with_default}");
@@ -99,12 +93,7 @@ fn what_launches_or_submits_has_no_more_pods_than_were_admitted() {
             let started = c.api.jobs().next().unwrap().1.view.clone();
             let mut part = job("team-a", name, "", count, cpu);
             part.pod_sets[0].scheduling.clone_from(&started.pod_sets[0].scheduling);
-            part.controller = Some(ControllerRef {
-                api_version: kind.api_version().to_owned(),
-                kind: kind.kind().to_owned(),
-                name: "above".to_owned(),
-                uid: started.job.uid.to_string(),
-            });
+            part.controller = made_by(&started);
             (part.suspended, part.active) = (false, true);
             c.api.add_job(part);
             c.restart();

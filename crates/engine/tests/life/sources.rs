@@ -2,12 +2,12 @@
 //! docs/reference/07-integrations.md 7.1).
 
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobKind};
+use sluice_api::job::JobKind;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::answered::errand;
 use crate::kinds::restart_with;
-use crate::model::build::{job, template};
+use crate::model::build::{job, made_by, template};
 use crate::model::{Cluster, condition, reported};
 
 fn with(config: EngineConfig) -> Cluster {
@@ -175,16 +175,10 @@ fn the_child_of_a_managed_job_runs_on_the_quota_of_its_ancestor() {
     parent.job.kind = JobKind::JOB_SET;
     c.api.add_job(parent);
     c.settle();
-    let uid = c.api.job("parent").view.job.uid.to_string();
     let mut child = job("team-a", "child", "", 4, "1");
     child.suspended = false;
     child.active = true;
-    child.controller = Some(ControllerRef {
-        api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-        kind: "JobSet".to_owned(),
-        name: "parent".to_owned(),
-        uid,
-    });
+    child.controller = made_by(&c.api.job("parent").view);
     c.api.add_job(child);
     c.settle();
     assert!(c.api.job("child").view.suspended, "its ancestor's workload is not admitted");
@@ -247,12 +241,7 @@ fn a_job_below_one_of_a_declared_kind_is_queued_by_itself_where_it_is_managed_it
         c.settle();
         let mut below = job("team-a", "below", queue, 1, "1");
         (below.suspended, below.active) = (false, true);
-        below.controller = Some(ControllerRef {
-            api_version: kind.api_version().to_owned(),
-            kind: kind.kind().to_owned(),
-            name: "above".to_owned(),
-            uid: c.api.job("above").view.job.uid.to_string(),
-        });
+        below.controller = made_by(&c.api.job("above").view);
         c.api.add_job(below);
         c.api.edit_job("below", |job| job.started_by_user = true);
         c.advance(60);

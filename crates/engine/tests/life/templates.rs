@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use sluice_api::job::{ControllerRef, JobKind, JobView, TemplateKind};
+use sluice_api::job::{JobKind, JobView, TemplateKind};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
-use crate::model::build::{job, pod_set};
+use crate::model::build::{job, made_by, pod_set};
 use crate::model::{Cluster, condition};
 
 pub const RUNTIME: Kind = Kind::Template(TemplateKind::TRAINING_RUNTIME);
@@ -105,17 +105,11 @@ fn a_job_that_runs_is_not_disturbed_by_its_template() {
 
 /// A JobSet that a controller, or a user, made in the name of the TrainJob.
 pub fn add_jobset(c: &mut Cluster, count: i32, cpu: &str) {
-    let owner = c.api.job("fit").view.job.clone();
     let mut view = job("team-a", "fit", "", count, cpu);
     view.job.kind = JobKind::JOB_SET;
     view.pod_sets = vec![pod_set("node", count, cpu)];
     (view.suspended, view.active) = (false, true);
-    view.controller = Some(ControllerRef {
-        api_version: owner.kind.api_version().to_owned(),
-        kind: owner.kind.kind().to_owned(),
-        name: owner.name.to_string(),
-        uid: owner.uid.to_string(),
-    });
+    view.controller = made_by(&c.api.job("fit").view);
     c.api.add_job(view);
 }
 

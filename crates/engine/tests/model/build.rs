@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
-use sluice_api::job::{JobKind, JobPodSet, JobRef, JobView, PodScheduling, Wrapped};
+use sluice_api::job::{ControllerRef, JobKind, JobPodSet, JobRef, JobView, PodScheduling, Wrapped};
 use sluice_engine::{Kind, ObjectRef};
 
 use super::Api;
@@ -58,6 +58,17 @@ pub fn wrapped(kind: JobKind, name: &str) -> Arc<Wrapped> {
         name: name.to_owned(),
         generates_name: false,
         sizes: None,
+    })
+}
+
+/// The reference of an object to the job whose controller made it.
+pub fn made_by(job: &JobView) -> Option<ControllerRef> {
+    let JobRef { kind, name, uid, .. } = &job.job;
+    Some(ControllerRef {
+        api_version: kind.api_version().to_owned(),
+        kind: kind.kind().to_owned(),
+        name: name.to_string(),
+        uid: uid.to_string(),
     })
 }
 

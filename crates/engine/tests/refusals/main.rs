@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use sluice_api::gates::Gate;
-use sluice_api::job::ControllerRef;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WaitForPodsReady, WriteError};
 
-use model::build::job;
+use model::build::{job, made_by};
 use model::{Api, Cluster};
 
 const CHECK: &str = "dws-prov";
@@ -164,15 +163,9 @@ fn play(purpose: Purpose, c: &mut Cluster) {
             parent.job.kind = model::api::kind(true);
             c.api.add_job(parent);
             c.settle();
-            let uid = c.api.job("parent").view.job.uid.to_string();
             let mut child = job("team-a", "child", "", 1, "1");
             child.suspended = false;
-            child.controller = Some(ControllerRef {
-                api_version: "jobset.x-k8s.io/v1alpha2".to_owned(),
-                kind: "JobSet".to_owned(),
-                name: "parent".to_owned(),
-                uid,
-            });
+            child.controller = made_by(&c.api.job("parent").view);
             c.api.add_job(child);
         }
         Purpose::FailPod | Purpose::DeletePod => stuck_pod(c),

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodSchedulingGate;
 use serde_json::{Value, json};
-use sluice_api::job::{ControllerRef, JobKind, JobView, TemplateKind};
+use sluice_api::job::{JobKind, JobView, TemplateKind};
 use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::model::Cluster;
-use crate::model::build::{job, pod_set};
+use crate::model::build::{job, made_by, pod_set};
 use crate::model::pods::{member, pod};
 
 const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
@@ -22,15 +22,6 @@ fn empty() -> Cluster {
     let mut c = Cluster::new(config);
     c.api.namespace("team-a", &[]);
     c
-}
-
-fn owner(of: &JobView) -> ControllerRef {
-    ControllerRef {
-        api_version: of.job.kind.api_version().to_owned(),
-        kind: of.job.kind.kind().to_owned(),
-        name: of.job.name.to_string(),
-        uid: of.job.uid.to_string(),
-    }
 }
 
 /// A queue with so much cpu of the flavor `old`, and of `new`.
@@ -65,7 +56,7 @@ fn child_of_another_flavor() -> Cluster {
     c.settle();
     let set = c.api.job("set").view.clone();
     let mut child = job("team-a", "set-main-0", "", 1, "1");
-    child.controller = Some(owner(&set));
+    child.controller = made_by(&set);
     child.generation = 3;
     child.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
     c.api.add_job(child);
@@ -83,7 +74,7 @@ fn launcher_before_the_start() -> Cluster {
     c.api.add_job(mpi);
     c.settle();
     let mut launcher = job("team-a", "mpi-launcher", "", 1, "1");
-    launcher.controller = Some(owner(&c.api.job("mpi").view));
+    launcher.controller = made_by(&c.api.job("mpi").view);
     c.api.add_job(launcher);
     c.settle();
     c
@@ -112,7 +103,7 @@ fn trainjob() -> Cluster {
 
 fn jobset_with_more_pods(c: &mut Cluster) {
     let mut set = job("team-a", "fit", "", 3, "1");
-    set.controller = Some(owner(&c.api.job("fit").view));
+    set.controller = made_by(&c.api.job("fit").view);
     set.job.kind = JobKind::JOB_SET;
     set.pod_sets = vec![pod_set("node", 3, "1")];
     (set.suspended, set.active) = (false, true);
