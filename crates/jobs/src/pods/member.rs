@@ -172,9 +172,10 @@ impl Member {
         !self.gated && !self.ended()
     }
 
-    /// Leaves out the group that only an annotation names (gate `WorkloadIdentifierAnnotations` off).
+    /// Leaves out the group and the prebuilt Workload that only annotations name (gate `WorkloadIdentifierAnnotations` off).
     pub fn read_labels_alone(&mut self) {
         let Ok(pod_set) = &mut self.pod_set else { return };
+        pod_set.scheduling.annotations.remove(labels::PREBUILT_WORKLOAD_NAME);
         let label = pod_set.scheduling.labels.get(labels::POD_GROUP_NAME).filter(|name| !name.is_empty());
         self.group = label.map(|name| Arc::from(name.as_str()));
         let has_role = self.group.is_some() || self.parent.is_some();
@@ -221,9 +222,19 @@ fn pod_set(name: &str, pod: &Value) -> Result<Box<JobPodSet>, String> {
     Ok(Box::new(pod_set))
 }
 
-/// The group that a pod is in: its annotation may have longer names than its label, and counts first.
+/// The group that a pod is in.
 pub fn group_name<'a>(metadata: &'a Value, gates: &Gates) -> Option<&'a str> {
-    let of = |map: &str| metadata[map][labels::POD_GROUP_NAME].as_str().filter(|name| !name.is_empty());
+    named(metadata, labels::POD_GROUP_NAME, gates)
+}
+
+/// The prebuilt Workload that a pod names.
+pub(crate) fn prebuilt_name<'a>(metadata: &'a Value, gates: &Gates) -> Option<&'a str> {
+    named(metadata, labels::PREBUILT_WORKLOAD_NAME, gates)
+}
+
+/// The name under this key: an annotation may have longer names than a label, and counts first.
+fn named<'a>(metadata: &'a Value, key: &str, gates: &Gates) -> Option<&'a str> {
+    let of = |map: &str| metadata[map][key].as_str().filter(|name| !name.is_empty());
     let annotation = of("annotations").filter(|_| gates.enabled(Gate::WorkloadIdentifierAnnotations));
     annotation.or_else(|| of("labels"))
 }

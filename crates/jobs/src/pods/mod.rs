@@ -26,8 +26,8 @@ pub use changes::{STOP_MANAGER, StopReason, finalize, release, start, terminatio
 pub use compose::{Against, ComposeError, Composition, RoleCount};
 pub use composite::{Composite, GatheredPods, Granted, MemberStop, PlainPods, Whole};
 pub use group::Group;
-pub(crate) use member::total_count;
 pub use member::{Member, Phase, TotalCount, group_name};
+pub(crate) use member::{prebuilt_name, total_count};
 pub use owners::{MAX_OWNER_BYTES, is_group_workload, owner_bytes, owner_reference};
 pub use parent::Parent;
 pub use replacement::{Replacement, replacement};

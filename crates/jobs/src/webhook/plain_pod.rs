@@ -15,7 +15,7 @@ use super::validate::{admission_gates, always, on_update};
 use crate::bulk::{Bulk, STARTED};
 use crate::object::string_map;
 use crate::patch::Patch;
-use crate::pods::{Parent, group_name, total_count};
+use crate::pods::{Parent, group_name, prebuilt_name, total_count};
 use crate::review::{Context, Denied, Gatherer, Meta, Violations, annotation_path, label_path};
 
 /// Which pods are managed, besides what holds for every kind: `integrations.podOptions` of older configurations.
@@ -217,10 +217,9 @@ fn workload(pod: &Value, old: Option<&Value>, violations: &mut Violations) {
 fn group(pod: &Value, old: Option<&Value>, violations: &mut Violations, context: &Context<'_>) {
     let said = |pod: &Value| {
         let metadata = &pod["metadata"];
-        let prebuilt = |map: &str| metadata[map][labels::PREBUILT_WORKLOAD_NAME].as_str().map(str::to_owned);
         let count = metadata["annotations"][labels::POD_GROUP_TOTAL_COUNT].as_str().map(str::to_owned);
         let name = group_name(metadata, &context.gates).map(str::to_owned);
-        (name, count, prebuilt("annotations").or_else(|| prebuilt("labels")))
+        (name, count, prebuilt_name(metadata, &context.gates).map(str::to_owned))
     };
     let now = said(pod);
     if old.is_some_and(|old| said(old) == now) {

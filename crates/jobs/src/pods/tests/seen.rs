@@ -103,6 +103,20 @@ fn without_the_gate_a_group_that_only_an_annotation_names_is_none() {
     assert_eq!((labelled.group.as_deref(), &*labelled.pod_set.as_ref().unwrap().name), (Some("g"), "driver"));
 }
 
+#[test]
+fn without_the_gate_a_prebuilt_workload_that_only_an_annotation_names_is_none() {
+    let named = |map: &str| {
+        let pointer = format!("/metadata/{map}/kueue.x-k8s.io~1prebuilt-workload-name");
+        member(&alone(&[(&*pointer, json!("theirs"))]))
+    };
+    for (map, without_gate) in [("annotations", None), ("labels", Some("theirs"))] {
+        let mut seen = named(map);
+        assert_eq!(of_pod(&seen).prebuilt_workload.as_deref(), Some("theirs"), "{map}");
+        seen.read_labels_alone();
+        assert_eq!(of_pod(&seen).prebuilt_workload.as_deref(), without_gate, "{map}");
+    }
+}
+
 /// Its phase is Pending then.
 #[test]
 fn a_pod_that_is_deleted_while_its_init_containers_run_is_active_until_its_grace_is_over() {

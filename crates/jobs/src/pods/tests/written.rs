@@ -53,6 +53,7 @@ struct World {
     default_local_queue: bool,
     managed_owner: bool,
     topology_off: bool,
+    annotations_off: bool,
     selectors: [Option<LabelSelector>; 2],
     implied: bool,
 }
@@ -70,7 +71,9 @@ impl World {
             default_priority_class: false,
             managed_owner: self.managed_owner,
             gatherer: None,
-            gates: Gates::default().with(Gate::TopologyAwareScheduling, !self.topology_off),
+            gates: Gates::default()
+                .with(Gate::TopologyAwareScheduling, !self.topology_off)
+                .with(Gate::WorkloadIdentifierAnnotations, !self.annotations_off),
         })
     }
 
@@ -83,7 +86,11 @@ impl World {
 }
 
 fn refusals(pod: &Value, old: Option<&Value>) -> String {
-    World::default().with(|context| match validate_plain_pod(pod, old, context) {
+    refusals_in(&World::default(), pod, old)
+}
+
+fn refusals_in(world: &World, pod: &Value, old: Option<&Value>) -> String {
+    world.with(|context| match validate_plain_pod(pod, old, context) {
         Ok(()) => String::new(),
         Err(denied) => denied.to_string(),
     })
@@ -262,6 +269,18 @@ fn what_a_new_pod_says_is_checked() {
             refused.starts_with(&format!("{place}: Invalid value: \"Not_a_Name\": a lowercase")),
             "{refused}"
         );
+    }
+}
+
+#[test]
+fn the_prebuilt_workload_that_an_annotation_names_is_compared_with_the_group_only_with_the_gate() {
+    let prebuilt = "/metadata/annotations/kueue.x-k8s.io~1prebuilt-workload-name";
+    for (name, annotations_off, is_refused) in
+        [("g", false, false), ("other", false, true), ("other", true, false), ("", false, false)]
+    {
+        let world = World { annotations_off, ..World::default() };
+        let refused = refusals_in(&world, &with(grouped(), prebuilt, json!(name)), None);
+        assert_eq!(!refused.is_empty(), is_refused, "{name}: {refused}");
     }
 }
 
