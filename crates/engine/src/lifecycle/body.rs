@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn an_apply_of_admission_has_all_that_it_owns_and_nothing_else() {
         let status = full();
-        let written = admission_status(&workload(&status), &status).value();
+        let written = admission_status(&workload(&status), &status).value().unwrap();
         let mut owned = serde_json::to_value(&status).unwrap();
         owned.as_object_mut().unwrap().remove("reclaimablePods").unwrap();
         owned["conditions"].as_array_mut().unwrap().pop();
@@ -268,7 +268,7 @@ mod tests {
             json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": head(), "status": owned})
         );
         let empty = WorkloadStatus::default();
-        assert_eq!(admission_status(&workload(&empty), &empty).value()["status"], json!({}));
+        assert_eq!(admission_status(&workload(&empty), &empty).value().unwrap()["status"], json!({}));
     }
 
     #[test]
@@ -277,11 +277,11 @@ mod tests {
         next.conditions[0].last_transition_time = Time("2026-01-01T00:00:00.9Z".parse().unwrap());
         let mut known = next.clone();
         known.admission_checks[1].pod_set_updates = vec![v1beta2::PodSetUpdate::default()];
-        let written = admission_status(&workload(&known), &next).value();
+        let written = admission_status(&workload(&known), &next).value().unwrap();
         assert_eq!(written["status"]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
         let checks = &written["status"]["admissionChecks"];
         assert_eq!((checks[0].get("podSetUpdates"), &checks[1]["podSetUpdates"]), (None, &json!([])));
-        let kept = admission_status(&workload(&known), &known).value();
+        let kept = admission_status(&workload(&known), &known).value().unwrap();
         let updates = serde_json::to_value(&known.admission_checks[1].pod_set_updates).unwrap();
         assert_eq!(kept["status"]["admissionChecks"][1]["podSetUpdates"], updates);
     }
@@ -289,12 +289,13 @@ mod tests {
     #[test]
     fn other_managers_apply_nothing_but_their_part() {
         let status = full();
-        let applied = condition(&workload(&status), &status, Type::PodsReady).value();
+        let applied = condition(&workload(&status), &status, Type::PodsReady).value().unwrap();
         let part = serde_json::to_value(&status.conditions[1]).unwrap();
         assert_eq!((&applied["metadata"], &applied["status"]), (&head(), &json!({"conditions": [part]})));
-        let none = condition(&workload(&status), &WorkloadStatus::default(), Type::PodsReady).value();
+        let none =
+            condition(&workload(&status), &WorkloadStatus::default(), Type::PodsReady).value().unwrap();
         assert_eq!(none["status"], json!({"conditions": []}));
-        let applied = reclaimable_pods(&workload(&status), &status).value();
+        let applied = reclaimable_pods(&workload(&status), &status).value().unwrap();
         assert_eq!(applied["status"], json!({"reclaimablePods": [{"name": "main", "count": 1}]}));
     }
 

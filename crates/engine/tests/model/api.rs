@@ -410,7 +410,7 @@ impl Api {
                 }
             }
             Write::Apply { field_manager, body, .. } => {
-                let body = body.value();
+                let body = body.value().unwrap();
                 let mut value = self.locked(reference, &body)?;
                 check_status(&body["status"])?;
                 let before = value.clone();

@@ -312,7 +312,7 @@ impl Cluster {
                     self.stops.push((Arc::clone(view), infos.clone()));
                 }
                 if let Write::Apply { field_manager, body, .. } = &request.write {
-                    let body = body.value();
+                    let body = body.value().unwrap();
                     let conditions = body["status"]["conditions"].as_array().into_iter().flatten();
                     let types = conditions.map(|c| c["type"].as_str().unwrap().to_owned());
                     self.applied.push((field_manager, types.collect()));

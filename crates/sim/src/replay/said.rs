@@ -38,7 +38,8 @@ fn write(request: &WriteRequest) -> String {
         Write::Apply { subresource, field_manager, body } => {
             let subresource = subresource.map(|s| format!("{s} ")).unwrap_or_default();
             // With its fields in order, as in older decision logs.
-            write!(text, "APPLY {subresource}as {field_manager} {}", json(&body.value()))
+            let body = body.value().map_or_else(|_| body.as_str().to_owned(), |body| json(&body));
+            write!(text, "APPLY {subresource}as {field_manager} {body}")
         }
         Write::Delete { uid, grace_period_seconds, foreground } => {
             let grace =

@@ -53,7 +53,7 @@ impl World {
                 self.update(reference, value);
             }
             Write::Apply { field_manager, body, .. } => {
-                let body = body.value();
+                let body = body.value().map_err(|error| WriteError::Refused(error.to_string()))?;
                 self.locked(reference, &body)?;
                 let applied = |status: &mut Value| apply_status(status, &body["status"], field_manager);
                 if self.change_status(reference, applied) {
