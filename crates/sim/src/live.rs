@@ -160,16 +160,7 @@ where
     let of_pods = |kind: &Kind| matches!(kind, Kind::Job(job) if job.integration().pods_are_jobs);
     let ended = Arc::new(Ended::default());
     for kind in queued(kinds).filter(|kind| !around || !of_pods(kind)) {
-        let keep: Keep = {
-            let (near, ended) = (near.clone(), Arc::clone(&ended));
-            Arc::new(move |object| {
-                let is_near = near.as_ref().is_none_or(|near| near.has(kind, &object));
-                is_near
-                    .then(|| ended.without(kind, object))
-                    .flatten()
-                    .map(|object| without_programs(kind, object))
-            })
-        };
+        let keep = keeping(kind, near.clone(), Arc::clone(&ended));
         let Some((near, namespaces)) = near.as_ref().and_then(|near| Some((near, near.namespaces()?))) else {
             live.take(kind, kept(kind, None, keep).await?);
             continue;
@@ -190,20 +181,18 @@ where
         }
     }
     live.observed = ended.take();
-    if live.objects.iter().any(wants_pods) {
-        match extent.center() {
-            None => live.take(Kind::Pod, list(Kind::Pod).await?),
-            Some((.., true)) => {
-                let nodes = live.nodes_for_hotswap();
-                let keep = move |pod: Value| {
-                    nodes.contains(&text(&pod["spec"]["nodeName"])).then(|| without_details(pod))
-                };
-                live.take(Kind::Pod, kept(Kind::Pod, None, Arc::new(keep)).await?);
-            }
-            Some((.., false)) => {}
-        }
+    if let Some(keep) = live.keeping_pods(extent) {
+        live.take(Kind::Pod, kept(Kind::Pod, None, keep).await?);
     }
     Ok(live)
+}
+
+/// What is kept of each object that is queued: nothing if it has ended, or shares no quota with the LocalQueues.
+fn keeping(kind: Kind, near: Option<Arc<Near>>, ended: Arc<Ended>) -> Keep {
+    Arc::new(move |object| {
+        let is_near = near.as_ref().is_none_or(|near| near.has(kind, &object));
+        is_near.then(|| ended.without(kind, object)).flatten().map(|object| without_programs(kind, object))
+    })
 }
 
 fn is_admitted(workload: &Value) -> bool {
@@ -235,6 +224,23 @@ fn text(value: &Value) -> String {
 }
 
 impl Live {
+    /// The part of each pod that is kept, if pods are read: a manager watches them for Hotswap.
+    fn keeping_pods(&self, extent: Extent<'_>) -> Option<Keep> {
+        if !self.objects.iter().any(wants_pods) {
+            return None;
+        }
+        match extent.center() {
+            None => Some(Arc::new(Some)),
+            Some((.., false)) => None,
+            Some((.., true)) => {
+                let nodes = self.nodes_for_hotswap();
+                Some(Arc::new(move |pod: Value| {
+                    nodes.contains(&text(&pod["spec"]["nodeName"])).then(|| without_details(pod))
+                }))
+            }
+        }
+    }
+
     fn take(&mut self, kind: Kind, listed: impl Into<Listed>) {
         let Listed { found, unread, .. } = listed.into();
         let what = kind.plural();

@@ -206,6 +206,25 @@ async fn a_thousand_jobs_take_three_writes_each() {
     panic!("in each of {TRIES} runs a write was given up");
 }
 
+/// Makes so many Jobs, and waits until all are started and nothing more is written: how long the start took, and how many writes had no answer.
+async fn start_all(jobs: &Api<Job>, proxy: &FaultProxy, number_of_jobs: usize) -> (Duration, usize) {
+    proxy.forget_writes();
+    let began = Instant::now();
+    futures::stream::iter(0..number_of_jobs)
+        .for_each_concurrent(USERS, |number| make_job(jobs, "job", number, number % QUEUES))
+        .await;
+    eventually("all Jobs to be started", DEADLINE, || async {
+        let started = proxy.writes().iter().filter(|write| sort(write) == "jobs").count();
+        let known = started == number_of_jobs || proxy.unanswered_writes() > 0;
+        Ok(progress(known, format!("{started} of {number_of_jobs}")))
+    })
+    .await
+    .unwrap();
+    let took = began.elapsed();
+    wait_for_rest(proxy).await;
+    (took, proxy.unanswered_writes())
+}
+
 /// Counts the writes of so many Jobs; false if one of them was given up without an answer.
 async fn take_three_writes_each(number_of_jobs: usize) -> bool {
     let plane = ControlPlane::builder().start().await.unwrap();
@@ -224,21 +243,7 @@ async fn take_three_writes_each(number_of_jobs: usize) -> bool {
     let jobs: Api<Job> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
 
     let user = &jobs;
-    proxy.forget_writes();
-    let began = Instant::now();
-    futures::stream::iter(0..number_of_jobs)
-        .for_each_concurrent(USERS, |number| make_job(user, "job", number, number % QUEUES))
-        .await;
-    eventually("all Jobs to be started", DEADLINE, || async {
-        let started = proxy.writes().iter().filter(|write| sort(write) == "jobs").count();
-        let known = started == number_of_jobs || proxy.unanswered_writes() > 0;
-        Ok(progress(known, format!("{started} of {number_of_jobs}")))
-    })
-    .await
-    .unwrap();
-    let took = began.elapsed();
-    wait_for_rest(&proxy).await;
-    let given_up = proxy.unanswered_writes();
+    let (took, given_up) = start_all(user, &proxy, number_of_jobs).await;
     if given_up > 0 {
         println!("{given_up} writes had no answer in time");
         manager.stop().await.unwrap();
