@@ -36,6 +36,23 @@ async fn waits_without_queue(client: &Client) -> Vec<Option<i32>> {
     all.map(|(_, seconds)| seconds).collect()
 }
 
+/// Makes requests until the API server has connections to both replicas. It keeps those that it has, and makes none to a replica that hangs.
+async fn connect_to_both(here: &Place<'_>, balancer: &Balancer) {
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let dry_run = async |number: usize| {
+        let work = serde_json::from_value(job(&format!("dry-{number}"), "lq", 1, 1, 3_600))?;
+        here.jobs().create(&params, &work).await.map_err(anyhow::Error::from)
+    };
+    let before = balancer.served()[1];
+    eventually("connections to both", DEADLINE, || async {
+        let made = join_all((0..JOBS).map(dry_run)).await;
+        made.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(progress(balancer.served()[1] > before + 1, format!("{:?}", balancer.served())))
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
@@ -60,21 +77,7 @@ async fn a_replica_that_hangs_lets_nothing_run_and_stops_nothing_else() {
     let waits = waits_without_queue(&client).await;
     assert!(!waits.is_empty() && waits.iter().all(|seconds| *seconds == Some(2)), "{waits:?}");
 
-    // The API server keeps its connections, and passes one by that does not come about: some of those that it has must be to this replica.
-    let params = PostParams { dry_run: true, ..PostParams::default() };
-    let dry_run = async |number: usize| {
-        let work = serde_json::from_value(job(&format!("dry-{number}"), "lq", 1, 1, 3_600))?;
-        here.jobs().create(&params, &work).await.map_err(anyhow::Error::from)
-    };
-    let before = balancer.served()[1];
-    eventually("connections to both", DEADLINE, || async {
-        let made = join_all((0..JOBS).map(dry_run)).await;
-        made.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(progress(balancer.served()[1] > before + 1, format!("{:?}", balancer.served())))
-    })
-    .await
-    .unwrap();
-
+    connect_to_both(&here, &balancer).await;
     follower.pause().unwrap();
     // All quota is in use: none of these may run, whether they are let in or not.
     let queued = async |number: usize| {
