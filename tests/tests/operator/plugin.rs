@@ -181,6 +181,44 @@ async fn queues(namespaces: [&str; 2]) -> &'static ControlPlane {
     plane
 }
 
+/// What prints the same as kubectl, and ends with the same code.
+const LIKE_KUBECTL: &[(&str, &str)] = &[
+    (
+        "list cq -o jsonpath={.items[*].metadata.name}",
+        "get clusterqueues -o jsonpath={.items[*].metadata.name}",
+    ),
+    (
+        "list cq -o jsonpath-as-json={.items[*].spec}",
+        "get clusterqueues -o jsonpath-as-json={.items[*].spec}",
+    ),
+    ("list cq -o json --show-managed-fields", "get clusterqueues -o json --show-managed-fields"),
+    ("list queues -n formats -o json", "get localqueues -n formats -o json"),
+    ("list cq -o go-template={{len(.items)}}", "get clusterqueues -o go-template={{len(.items)}}"),
+    ("list cq -o custom-columns=N:.metadata.name", "get clusterqueues -o custom-columns=N:.metadata.name"),
+    ("get cq big --as eve -o name", "get clusterqueues big --as eve -o name"),
+    ("list lq -n formats-empty", "get localqueues -n formats-empty"),
+    ("list cq -l no=such", "get clusterqueues -l no=such"),
+    ("list cq --as eve --as-group writers", "get clusterqueues --as eve --as-group writers"),
+    ("stop cq none", "patch clusterqueues.kueue.x-k8s.io none --type=merge -p {}"),
+];
+
+/// What is refused, and a part of the message.
+const REFUSED: &[(&str, &str)] = &[
+    ("list cq --nonsense", "unexpected argument '--nonsense'"),
+    (
+        "stop cq big --as eve",
+        "Error from server (Forbidden): clusterqueues.kueue.x-k8s.io \"big\" is forbidden: User \"eve\" cannot patch",
+    ),
+    ("list cq --context none", "context \"none\" does not exist"),
+    ("list lq -c big -o go-template={{.kind}}", "--clusterqueue cannot be combined with this output format"),
+    // kubectl ends with 1 and these words, too, and prints the whole template and list besides.
+    (
+        "list lq -n formats-empty -o jsonpath={.items[0].metadata.name}",
+        "error executing jsonpath: array index out of bounds: index 0, length 0",
+    ),
+    ("list wl -n formats --for jbo/train", "the server doesn't have a resource type \"jbo\""),
+];
+
 #[tokio::test]
 async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
     let plane = queues(["formats", "formats-empty"]).await;
@@ -190,28 +228,7 @@ async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (text(stdout), text(stderr), well)
     };
-    for (ours, theirs) in [
-        (
-            "list cq -o jsonpath={.items[*].metadata.name}",
-            "get clusterqueues -o jsonpath={.items[*].metadata.name}",
-        ),
-        (
-            "list cq -o jsonpath-as-json={.items[*].spec}",
-            "get clusterqueues -o jsonpath-as-json={.items[*].spec}",
-        ),
-        ("list cq -o json --show-managed-fields", "get clusterqueues -o json --show-managed-fields"),
-        ("list queues -n formats -o json", "get localqueues -n formats -o json"),
-        ("list cq -o go-template={{len(.items)}}", "get clusterqueues -o go-template={{len(.items)}}"),
-        (
-            "list cq -o custom-columns=N:.metadata.name",
-            "get clusterqueues -o custom-columns=N:.metadata.name",
-        ),
-        ("get cq big --as eve -o name", "get clusterqueues big --as eve -o name"),
-        ("list lq -n formats-empty", "get localqueues -n formats-empty"),
-        ("list cq -l no=such", "get clusterqueues -l no=such"),
-        ("list cq --as eve --as-group writers", "get clusterqueues --as eve --as-group writers"),
-        ("stop cq none", "patch clusterqueues.kueue.x-k8s.io none --type=merge -p {}"),
-    ] {
+    for &(ours, theirs) in LIKE_KUBECTL {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let own: Vec<_> = ours.split(' ').collect();
         let own = run(&kubeconfig, &own).await;
@@ -220,24 +237,7 @@ async fn formats_refusals_and_exit_codes_are_those_of_kubectl() {
         assert_eq!(said(&own.stdout, &own.stderr, own.status.success()), expected, "{ours}");
         assert!(!expected.0.is_empty() || !expected.1.is_empty(), "{ours}");
     }
-    for (line, expected) in [
-        ("list cq --nonsense", "unexpected argument '--nonsense'"),
-        (
-            "stop cq big --as eve",
-            "Error from server (Forbidden): clusterqueues.kueue.x-k8s.io \"big\" is forbidden: User \"eve\" cannot patch",
-        ),
-        ("list cq --context none", "context \"none\" does not exist"),
-        (
-            "list lq -c big -o go-template={{.kind}}",
-            "--clusterqueue cannot be combined with this output format",
-        ),
-        // kubectl ends with 1 and these words, too, and prints the whole template and list besides.
-        (
-            "list lq -n formats-empty -o jsonpath={.items[0].metadata.name}",
-            "error executing jsonpath: array index out of bounds: index 0, length 0",
-        ),
-        ("list wl -n formats --for jbo/train", "the server doesn't have a resource type \"jbo\""),
-    ] {
+    for &(line, expected) in REFUSED {
         let output = run(&kubeconfig, &line.split(' ').collect::<Vec<_>>()).await;
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && stderr.contains(expected), "{line}: {stderr}");
