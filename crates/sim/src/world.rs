@@ -19,7 +19,7 @@ use crate::json::text;
 use crate::object::{self, FieldError, decode};
 use crate::schema;
 
-/// How long pods take to end that do not say it, in seconds: the API server's default.
+/// The grace period of pods that name none, in seconds: the API server's default.
 const GRACE_SECONDS: i64 = 30;
 /// The finalizers of the garbage collector, whose work takes no time here.
 const OF_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
@@ -46,7 +46,7 @@ pub(crate) struct World {
     owned: BTreeMap<Arc<str>, BTreeSet<ObjectRef>>,
     /// The UIDs of what was there.
     gone: BTreeSet<Arc<str>>,
-    /// Until when the pods may run of each Workload that was read while it was being deleted.
+    /// For each Workload that was read while it was being deleted: until when its pods may run.
     leaving: BTreeMap<ObjectRef, Timestamp>,
     changes: Vec<Change>,
     /// The last answer to a write that removed an object.
@@ -197,7 +197,9 @@ impl World {
         for uid in owners.iter().filter(|_| collected) {
             self.owned.entry(Arc::clone(uid)).or_default().insert(reference.clone());
         }
-        if let Some(until) = pods_end(&value).filter(|_| reference.kind == Kind::Workload) {
+        if reference.kind == Kind::Workload
+            && let Some(until) = pods_end(&value)
+        {
             self.leaving.insert(reference.clone(), until);
         }
         self.store(reference, value, generation);
@@ -387,7 +389,7 @@ fn has_finalizers(value: &Value) -> bool {
     finalizers.any(|finalizer| !OF_COLLECTOR.contains(&text(finalizer)))
 }
 
-/// When the last pods of an admitted Workload end that is being deleted: they were deleted together with it.
+/// When the last pod of an admitted Workload that is being deleted ends: its pods were deleted with it.
 fn pods_end(workload: &Value) -> Option<Timestamp> {
     let deleted: Timestamp = text(&workload["metadata"]["deletionTimestamp"]).parse().ok()?;
     let mut conditions = workload["status"]["conditions"].as_array()?.iter();
