@@ -156,18 +156,8 @@ impl PendingWrites {
             }
         }
         let surplus = suspects.saturating_sub(share).min(sent);
-        // One at a time has the usual time.
-        hanging.retain(|(_, object, write)| {
-            write.patience != Patience::Again && self.suspects.contains(&object.group())
-        });
-        hanging.sort_by_key(|(began, ..)| *began);
-        for (began, _, write) in hanging.into_iter().take(surplus) {
-            if now.saturating_duration_since(began) >= short {
-                write.under_way.given_up.send_replace(Some(began));
-            } else {
-                look_again(began + short);
-            }
-        }
+        let next = self.give_up(hanging, surplus, |began| now.saturating_duration_since(began) >= short);
+        let again = again.into_iter().chain(next.map(|began| began + short)).min();
         let counted = sent - surplus;
         let others = sent.saturating_sub(suspects);
         let finds_out = counted >= limit && others_long >= others && counted < limit + share;
@@ -192,6 +182,28 @@ impl PendingWrites {
             finds_out,
             long: kinds,
         }
+    }
+
+    /// Gives up requests that hang, the oldest first and `most` of them, if they have had their time. Returns when the first of them began that has not;
+    /// each stands with the time when it began.
+    fn give_up(
+        &self,
+        mut hanging: Vec<(Instant, &ObjectRef, &PendingWrite)>,
+        most: usize,
+        had_time: impl Fn(Instant) -> bool,
+    ) -> Option<Instant> {
+        // One at a time has the usual time.
+        hanging.retain(|(_, object, write)| {
+            write.patience != Patience::Again && self.suspects.contains(&object.group())
+        });
+        hanging.sort_by_key(|(began, ..)| *began);
+        for (began, _, write) in hanging.into_iter().take(most) {
+            if !had_time(began) {
+                return Some(began);
+            }
+            write.under_way.given_up.send_replace(Some(began));
+        }
+        None
     }
 
     /// Whether the writes of a group that wait are held back because earlier ones hang. They wait for a webhook, and not for the API server.
