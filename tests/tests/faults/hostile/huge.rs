@@ -257,7 +257,7 @@ pub async fn jobs_of_many_values_take_little_memory() {
         // Those that name no queue may have any number.
         let mut labelled = unqueued(&format!("labelled-{number}"));
         labelled["spec"]["suspend"] = json!(true);
-        labelled["metadata"]["labels"] = (0..60_000).map(|n| (format!("l{n}"), json!(""))).collect();
+        labelled["metadata"]["labels"] = (0..20_000).map(|n| (format!("l{n}"), json!(""))).collect();
         tenant.make(&labelled).await.unwrap();
         let mut affine = affine(&format!("unqueued-{number}"), 200_000);
         affine["spec"]["suspend"] = json!(true);
