@@ -71,6 +71,8 @@ struct Figures {
     decided_ms: f64,
     /// The time of it in cycles that looked for nodes. The others, and their inputs, are what came of it: evictions.
     looking_ms: f64,
+    /// The passes over all nodes and displaced jobs in that time.
+    decided_looks: u64,
     /// Allocations of the same.
     decided_allocations: u64,
     /// The most allocations of one of these cycles.
@@ -133,12 +135,13 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             .context("measure a world")?;
         let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
         println!(
-            "hotswap, {name}: {} pools fail, {} JobSets moved; decided after {:.1} ms CPU{} (goal {DECIDED_GOAL_MS} ms), {:.1} ms of it in cycles that look, the rest for {} evictions and what they bring, longest of {} cycles {:.1} ms{} (goal {} ms), {} steps ({}), {} allocations ({:?}), {} steps in all ({}), {} looks, {} domains counted",
+            "hotswap, {name}: {} pools fail, {} JobSets moved; decided after {:.1} ms CPU{} (goal {DECIDED_GOAL_MS} ms), {:.1} ms of it in cycles with {} looks, the rest for {} evictions and what they bring, longest of {} cycles {:.1} ms{} (goal {} ms), {} steps ({}), {} allocations ({:?}), {} steps in all ({}), {} looks in all ({:?}), {} domains counted",
             budget.failing,
             figures.moved,
             figures.decided_ms,
             if figures.decided_ms > DECIDED_GOAL_MS { "*" } else { "" },
             figures.looking_ms,
+            figures.decided_looks,
             figures.evicted,
             figures.cycles,
             figures.longest_ms,
@@ -151,6 +154,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
             figures.all_steps,
             budget.all_steps,
             figures.all_looks,
+            budget.all_looks,
             figures.counted
         );
         if !figures.done {
@@ -231,7 +235,9 @@ fn measure(args: &Args) -> Figures {
     bed.c.advance(NOT_READY_SECONDS);
     let (decided, decided_allocations) = bed.c.spent;
     let looking = bed.c.looking;
-    let decided_steps = bed.c.engine.work().hotswap_steps - before.hotswap_steps;
+    let then = bed.c.engine.work();
+    let decided_steps = then.hotswap_steps - before.hotswap_steps;
+    let decided_looks = then.hotswap_looks - before.hotswap_looks;
     let cycle_allocations = bed.c.most_allocations;
     let evicted = names.iter().filter(|name| !bed.evictions(name).is_empty()).count();
     if !args.decide {
@@ -251,6 +257,7 @@ fn measure(args: &Args) -> Figures {
         moved,
         decided_ms: decided.as_secs_f64() * 1e3,
         looking_ms: looking.as_secs_f64() * 1e3,
+        decided_looks,
         decided_allocations,
         cycle_allocations,
         decided_steps,
