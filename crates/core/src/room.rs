@@ -6,10 +6,12 @@
 //! latter existing pods. Nodes may belong to both: what the former places is subtracted in the latter, too.
 
 mod candidates;
+mod columns;
 mod free_nodes;
 mod ground;
 mod needs;
 mod node_set;
+mod nodes_at;
 mod probe;
 mod victims;
 
@@ -17,7 +19,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::intern::{FlavorId, PlaceId};
+use crate::intern::PlaceId;
 use crate::scheduler::Scheduler;
 use crate::scheduler::node_trial::{NodeTrial, PodsToPlace, TrialMark};
 use crate::topology::{Exclusions, Path, PlacementFailure};
@@ -32,6 +34,7 @@ use ground::CapacityGround;
 use needs::free_sets;
 pub use needs::{NodeGroup, NodeGroups, SetNeeds};
 pub use node_set::NodeSet;
+use nodes_at::NodesAt;
 use probe::Probe;
 pub use victims::Choice;
 use victims::choose;
@@ -76,8 +79,8 @@ pub struct FreeCapacity<'a> {
 struct Assigned<'a> {
     nodes: NodeTrial<'a>,
     apart: PodsApart<'a>,
-    /// The numbers of the nodes of each place, as the flavor's tree has them.
-    at: BTreeMap<(FlavorId, PlaceId), Vec<usize>>,
+    /// The numbers of the nodes of each place.
+    at: NodesAt,
 }
 
 /// Where the placement of admissions put the pods of a workload. It means something to the same scheduler only.
@@ -149,10 +152,10 @@ impl<'a> FreeCapacity<'a> {
         for name in lost {
             nodes.close(name);
         }
-        let mut at = BTreeMap::<_, Vec<usize>>::new();
+        let mut at = NodesAt::default();
         for (number, name) in self.names.iter().enumerate() {
             for place in nodes.places(name) {
-                at.entry(place).or_default().push(number);
+                at.add(place, number);
             }
         }
         let mut assigned = Assigned { nodes, apart, at };
@@ -291,8 +294,7 @@ impl<'a> FreeCapacity<'a> {
             };
             let Some(nodes) = found.iter().find(same) else { return false };
             let is_usable = |(place, _): &(PlaceId, i64)| {
-                let numbers = assigned.at.get(&(nodes.flavor, *place));
-                numbers.is_some_and(|numbers| numbers.iter().any(|number| set.nodes.contains(*number)))
+                assigned.at.of(nodes.flavor, *place).iter().any(|number| set.nodes.contains(*number))
             };
             if !nodes.pods.places.iter().all(is_usable) {
                 return false;
@@ -384,7 +386,7 @@ impl Assigned<'_> {
     /// The domains that pods are in.
     fn domains(&self, names: &[&str], placed: &PodSetNodes) -> Domains {
         let path = |(place, _): &(PlaceId, i64)| {
-            let node = *self.at.get(&(placed.flavor, *place))?.first()?;
+            let node = *self.at.of(placed.flavor, *place).first()?;
             self.nodes.path(names[node], placed.flavor)
         };
         (self.nodes.levels(placed.flavor).to_vec(), placed.pods.places.iter().map(path).collect())
@@ -394,7 +396,7 @@ impl Assigned<'_> {
     fn take_of(&self, free: &mut FreeNodes<'_>, set: &SetNeeds<'_>, placed: &PodSetNodes) {
         let takes = free.takes(set.per_pod);
         for (place, count) in &placed.pods.places {
-            let nodes = self.at.get(&(placed.flavor, *place)).into_iter().flatten().copied();
+            let nodes = self.at.of(placed.flavor, *place).iter().copied();
             free.place_on(&takes, nodes.filter(|node| set.nodes.contains(*node)), *count);
         }
     }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
+use super::columns::{Columns, LastColumns};
 use super::needs::{NodeGroups, SetNeeds};
 use super::node_set::NodeSet;
 use crate::intern::PODS;
@@ -75,7 +76,7 @@ pub(super) struct FreeMark(usize);
 #[derive(Clone, Debug)]
 pub(super) struct FreeNodes<'a> {
     /// The column of each resource.
-    columns: BTreeMap<&'a str, usize>,
+    columns: Columns<'a>,
     /// How many nodes there are.
     nodes: usize,
     /// Node by node, the columns: what is free.
@@ -107,20 +108,14 @@ impl<'a> FreeNodes<'a> {
         nodes: impl Iterator<Item = &'a BTreeMap<Name, i128>> + Clone,
         groups: &'a [NodeGroups<'a>],
     ) -> Self {
-        let mut columns = BTreeMap::new();
-        let mut count = 0;
-        for node in nodes.clone() {
-            count += 1;
-            for resource in node.keys() {
-                let next = columns.len();
-                columns.entry(&**resource).or_insert(next);
-            }
-        }
-        let mut free = vec![0; count * columns.len()];
-        let mut has = vec![false; count * columns.len()];
+        let columns = Columns::of(nodes.clone());
+        let (count, width) = (nodes.clone().count(), columns.count());
+        let mut free = vec![0; count * width];
+        let mut has = vec![false; count * width];
+        let mut last = LastColumns::default();
         for (node, resources) in nodes.enumerate() {
-            for (resource, amount) in resources {
-                let at = node * columns.len() + columns[&**resource];
+            let own = last.next(&columns, resources.keys()).iter().zip(resources.values());
+            for (at, amount) in own.filter_map(|(column, amount)| Some((node * width + (*column)?, amount))) {
                 (free[at], has[at]) = (*amount, true);
             }
         }
@@ -164,9 +159,11 @@ impl<'a> FreeNodes<'a> {
         labels: &BTreeSet<&str>,
     ) {
         let (amounts, owned) = (self.amounts.len(), self.owned.len());
+        let mut last = LastColumns::default();
         for (node, requests) in pods {
-            for (resource, amount) in requests {
-                if let Some(slot) = self.slot(node, resource) {
+            let columns = last.next(&self.columns, requests.iter().map(|(resource, _)| resource));
+            for (column, (_, amount)) in columns.iter().zip(requests) {
+                if let Some(slot) = column.and_then(|column| self.slot_at(node, column)) {
                     self.amounts.push((slot, exact(*amount)));
                     let at = self.at(slot);
                     self.free[at] -= exact(*amount);
@@ -195,18 +192,22 @@ impl<'a> FreeNodes<'a> {
     }
 
     fn at(&self, slot: Slot) -> usize {
-        slot.node * self.columns.len() + slot.column
+        slot.node * self.columns.count() + slot.column
     }
 
     fn slot(&self, node: usize, resource: &str) -> Option<Slot> {
-        let slot = Slot { node, column: *self.columns.get(resource)? };
+        self.slot_at(node, self.columns.get(resource)?)
+    }
+
+    fn slot_at(&self, node: usize, column: usize) -> Option<Slot> {
+        let slot = Slot { node, column };
         self.has[self.at(slot)].then_some(slot)
     }
 
     /// The usage of a pod with these requests.
     pub(super) fn takes(&self, per_pod: &[(Name, Amount)]) -> Takes {
         let take = |(resource, amount): &(Name, Amount)| Take {
-            column: self.columns.get(&**resource).copied(),
+            column: self.columns.get(resource),
             amount: exact(*amount),
             boundless: **resource == *PODS,
         };
@@ -348,7 +349,7 @@ impl<'a> FreeNodes<'a> {
 
     /// How many pods a node has room for, `most` at most.
     pub(super) fn fit(&self, takes: &Takes, node: usize, most: i64) -> i64 {
-        let row = node * self.columns.len();
+        let row = node * self.columns.count();
         let mut fit = i128::from(most);
         for take in takes {
             match take.column.filter(|column| self.has[row + column]) {

@@ -145,8 +145,8 @@ impl Plain {
 
 fn seen(room: &FreeNodes<'_>) -> (Vec<BTreeMap<String, i128>>, Vec<usize>) {
     let free = (0..NODES).map(|node| {
-        let slots = room.columns.keys().filter_map(|name| Some((name, room.slot(node, name)?)));
-        slots.map(|(name, slot)| ((*name).to_owned(), room.free[room.at(slot)])).collect()
+        let slots = room.columns.names().filter_map(|name| Some((name, room.slot(node, name)?)));
+        slots.map(|(name, slot)| (name.to_owned(), room.free[room.at(slot)])).collect()
     });
     (free.collect(), room.occupied[0].clone())
 }
