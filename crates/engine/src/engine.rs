@@ -91,16 +91,20 @@ pub struct Work {
     pub placement_searches: u64,
     /// Lowest domains of topologies that were counted for those.
     pub counted_domains: u64,
+    /// Domains that were put in order of their capacity for those.
+    pub ordered_domains: u64,
     /// ClusterQueues that were notified of free capacity in one of their flavors.
     pub freed_queues: u64,
     /// Bound pods for which it was determined whether they count as usage of their node.
     pub counted_pods: u64,
-    /// Steps of searches for room for displaced work: nodes and Workloads; several that are only compared count as one.
+    /// Steps of looks for displaced work: nodes and Workloads; several that are only passed over or compared count as one.
     pub hotswap_steps: u64,
     /// Looks at all nodes and displaced work.
     pub hotswap_looks: u64,
     /// Workloads that these looks visited.
     pub hotswap_workloads: u64,
+    /// Looks that needed what is free on all nodes.
+    pub hotswap_rooms: u64,
 }
 
 /// What is known of the status writes of one queue, cohort, flavor or check.
@@ -466,6 +470,7 @@ impl Engine {
             evaluations: core.evaluations,
             placement_searches: core.placement_searches,
             counted_domains: core.counted_domains,
+            ordered_domains: core.ordered_domains,
             freed_queues: core.freed_queues,
             ..self.work
         }

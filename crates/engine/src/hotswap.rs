@@ -41,14 +41,23 @@ use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::{Alarm, Engine};
-use crate::hotswap::planned::Planned;
-use crate::hotswap::pod::{Allocatable, PodKey};
+use crate::hotswap::pod::Allocatable;
 
 /// Pods and Workloads change in swarms, and a look goes through all of them: their changes cause a look at most this often, except for changes that
 /// limits and moves depend on.
 const SWARM_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// Many nodes fail and come at once: the first is looked at in its cycle, and those that follow within this time after a look together.
+/// Many nodes fail and come at once: the first is looked at in its cycle, and those that follow within this time after a look together. See
+/// [`nodes_interval`].
 const NODES_INTERVAL: SignedDuration = SignedDuration::from_millis(100);
+/// For this many nodes and pods, looks are a millisecond apart.
+const PASSED_PER_MILLISECOND: usize = 100;
+
+/// How far apart looks for changes of nodes are where a look passes over this many nodes and pods: beyond 10,000 in proportion to them, so that looks
+/// do not take a larger part of the time.
+fn nodes_interval(passed: usize) -> SignedDuration {
+    let apart = i64::try_from(passed / PASSED_PER_MILLISECOND).unwrap_or(i64::MAX);
+    SignedDuration::from_millis(apart).max(NODES_INTERVAL)
+}
 
 /// What is another way with a node than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,12 +115,7 @@ impl Engine {
             // The plan may be wrong by now.
             return self.hotswap_again();
         }
-        self.hotswap_within(NODES_INTERVAL);
-    }
-
-    /// Whether the last look found nothing wrong, so that only the limits of flavors and what to avoid came of it.
-    fn hotswap_is_calm(&self) -> bool {
-        self.hotswap.evaluated_at.is_some() && !self.hotswap.degraded
+        self.hotswap_for_nodes();
     }
 
     /// The result of the last look may be out of date.
@@ -148,7 +152,7 @@ impl Engine {
             self.hotswap_again();
         } else if self.hotswap.concerned.contains(key) {
             // Of many that are on the move, each is written several times.
-            self.hotswap_within(NODES_INTERVAL);
+            self.hotswap_for_nodes();
         } else if self.hotswap.degraded || !same_room && self.has_pods(key) {
             // What is there of its pods counts as quota from now on, or no longer does.
             self.hotswap_soon();
@@ -173,14 +177,7 @@ impl Engine {
         self.exclusive_use(key, entry).iter().any(|label| !self.hotswap.users.contains(label))
     }
 
-    /// A pod of a node came.
-    pub(crate) fn hotswap_pod_came(&mut self, key: &PodKey) {
-        if !(self.hotswap_is_calm() && self.is_counted_as_quota(key)) {
-            self.hotswap_pods_changed();
-        }
-    }
-
-    /// A pod of a node changed or went, or runs for another job than was known.
+    /// A pod of a node came, changed or went, and a look may find something else; or it runs for another job than was known.
     pub(crate) fn hotswap_pods_changed(&mut self) {
         if !self.hotswap.flavors.is_empty() {
             self.hotswap_soon();
@@ -189,7 +186,16 @@ impl Engine {
 
     /// The next look is made as soon as the interval for swarms allows it.
     fn hotswap_soon(&mut self) {
-        self.hotswap_within(SWARM_INTERVAL);
+        self.hotswap_within(SWARM_INTERVAL.max(self.nodes_interval()));
+    }
+
+    /// The same for the interval for nodes.
+    fn hotswap_for_nodes(&mut self) {
+        self.hotswap_within(self.nodes_interval());
+    }
+
+    fn nodes_interval(&self) -> SignedDuration {
+        nodes_interval(self.world.nodes.len() + self.world.pods.len())
     }
 
     /// The next look is made once this interval has passed since the last one.
@@ -236,7 +242,7 @@ impl Engine {
         if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {
             cut.restart();
         }
-        self.hotswap.planned = Planned::default();
+        self.hotswap.planned.drop_moves();
         self.hotswap.stale = false;
         self.hotswap.due = None;
         self.hotswap.evaluated_at = Some(self.now);
@@ -246,5 +252,17 @@ impl Engine {
             self.evaluate_nodes();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_further_apart_in_worlds_of_more_than_ten_thousand_nodes_and_pods() {
+        let apart = |passed| nodes_interval(passed).as_millis();
+        assert_eq!([0, 9_999, 10_000, 25_000, 150_000].map(apart), [100, 100, 100, 250, 1_500]);
+        assert!(nodes_interval(usize::MAX) > SWARM_INTERVAL);
     }
 }

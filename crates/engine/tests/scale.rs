@@ -66,8 +66,10 @@ fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
         hotswap_steps: after.hotswap_steps - before.hotswap_steps,
         hotswap_looks: after.hotswap_looks - before.hotswap_looks,
         hotswap_workloads: after.hotswap_workloads - before.hotswap_workloads,
+        hotswap_rooms: after.hotswap_rooms - before.hotswap_rooms,
         placement_searches: after.placement_searches - before.placement_searches,
         counted_domains: after.counted_domains - before.counted_domains,
+        ordered_domains: after.ordered_domains - before.ordered_domains,
         freed_queues: after.freed_queues - before.freed_queues,
         counted_pods: after.counted_pods - before.counted_pods,
     }

@@ -15,9 +15,10 @@ use super::found::FoundCapacity;
 use super::health::Health;
 use super::needs::given;
 use super::planned::Move;
+use super::room::LazyRoom;
 use super::scope::Scope;
 use super::search::{Gone, Search};
-use super::snapshot::{SeenWorkload, Snapshot};
+use super::snapshot::{SeenPod, SeenWorkload, Snapshot};
 use super::state::{NodesToAvoid, NotFound, NotMoved};
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
@@ -50,8 +51,10 @@ pub(super) struct Evaluation {
     pub cut: Option<CutSearch>,
     /// Whether there was a search without an earlier result.
     pub searched: bool,
-    /// Nodes and Workloads that the search has looked at.
+    /// What the look has passed over, and the nodes and Workloads that its search has looked at.
     pub steps: u64,
+    /// Whether it asked for what is free on the nodes: a Workload is displaced, or has lost nodes and may fit on those that it has left.
+    needs_room: bool,
     /// How many Workloads the look has visited.
     visited: u64,
     /// The labels of nodes by which displaced pods and the core select them; none if no nodes were looked for.
@@ -65,6 +68,8 @@ pub(super) struct Evaluation {
     degraded: bool,
     /// The Workloads whose every change matters at once.
     concerned: BTreeSet<WorkloadKey>,
+    /// The Workloads with pods that leave, or on nodes that are not healthy.
+    unsettled: BTreeSet<WorkloadKey>,
     /// The nodes that pods left, of the Workloads that still miss pods.
     left: BTreeMap<WorkloadKey, BTreeSet<Name>>,
     /// The nodes of flavors in scope that are about to go, although they are ready.
@@ -85,6 +90,8 @@ impl Engine {
         self.world.watch_less();
         let mut evaluation = self.evaluate(&scope);
         self.work.hotswap_workloads += evaluation.visited;
+        self.work.hotswap_rooms += u64::from(evaluation.needs_room);
+        self.hotswap.needs_room = evaluation.needs_room;
         self.hotswap.selected_by = evaluation.selected_by.take();
         if !self.listed.contains(&Kind::Pod) || !self.listed.contains(&Kind::Node) {
             // Not everything was seen yet: no Workload is admitted to these nodes, and none is evicted.
@@ -98,6 +105,7 @@ impl Engine {
         }
         self.hotswap.degraded = evaluation.degraded;
         self.hotswap.concerned = evaluation.concerned;
+        self.hotswap.unsettled = evaluation.unsettled;
         self.hotswap.left = evaluation.left;
         self.close_departing(evaluation.departing);
         self.hotswap.users.clone_from(&evaluation.users);
@@ -153,6 +161,7 @@ impl Engine {
         let mut evaluation = Evaluation {
             nodes_to_avoid: NodesToAvoid::of(&self.world, &snapshot, flavors, &labels, &groups, announced),
             users,
+            steps: snapshot.steps(),
             visited: u64::try_from(snapshot.workloads.len()).unwrap_or(u64::MAX),
             ..Evaluation::default()
         };
@@ -165,32 +174,35 @@ impl Engine {
             let bad = nodes.iter().filter(|node| snapshot.health(node) != Health::Healthy);
             evaluation.left.insert(key.clone(), bad.cloned().collect());
         }
-        let mut room = self.room(&snapshot, &groups);
+        let unsettles =
+            |seen: &SeenPod<'_>| seen.pod.leaving || snapshot.health_at(seen.node) != Health::Healthy;
+        let unsettled = snapshot.workloads.iter().filter(|one| one.pods.iter().any(unsettles));
+        evaluation.unsettled = unsettled.map(|one| one.key.clone()).collect();
         let leaving = snapshot.workloads.iter().enumerate().filter(|(_, one)| one.leaves);
         let leaving: Vec<_> = leaving.map(|(at, _)| at).collect();
-        for at in &leaving {
-            room.release(*at);
-        }
-        let began = room.steps();
+        let mut room = LazyRoom::new(self, &snapshot, &groups, &leaving);
         let displaced = self.all_displaced(scope, &snapshot, &mut room);
         if !displaced.is_empty() {
             evaluation.degraded = true;
             let leaving = leaving.iter().map(|at| snapshot.workloads[*at].key);
             evaluation.concerned.extend(displaced.iter().map(|one| one.key).chain(leaving).cloned());
         }
-        self.take_promised(&displaced, scope, &snapshot, &mut room);
-        let mut choices = displaced.iter().flat_map(|one| &one.choices).flat_map(|way| &way.needs);
-        if choices.any(|set| set.assigned.is_some()) {
-            self.assign_nodes_of(&mut room, &snapshot, &leaving);
-        }
-        room.keep();
-        evaluation.steps = room.steps() - began;
         evaluation.tried.clone_from(&self.hotswap.tried);
-        let moved = match displaced.iter().map(|one| one.priority).max() {
-            None => Gone::of(&snapshot),
-            Some(highest) => {
-                Search::new(self, scope, &snapshot, (room, began), highest).moves(&displaced, &mut evaluation)
+        let moved = if let Some(highest) = displaced.iter().map(|one| one.priority).max() {
+            self.take_promised(&displaced, scope, &snapshot, room.get());
+            let mut choices = displaced.iter().flat_map(|one| &one.choices).flat_map(|way| &way.needs);
+            if choices.any(|set| set.assigned.is_some()) {
+                self.assign_nodes_of(room.get(), &snapshot, &leaving);
             }
+            room.get().keep();
+            evaluation.needs_room = true;
+            evaluation.steps += room.steps();
+            let search = Search::new(self, scope, &snapshot, (room.into_room(), evaluation.steps), highest);
+            search.moves(&displaced, &mut evaluation)
+        } else {
+            evaluation.needs_room = room.is_made();
+            evaluation.steps += room.steps();
+            Gone::of(&snapshot)
         };
         evaluation.concerned.extend(moved.iter().map(|at| snapshot.workloads[at].key.clone()));
         self.list_lost(&displaced, &moved, scope, &snapshot, &mut evaluation);
@@ -269,9 +281,6 @@ impl Engine {
         snapshot: &Snapshot<'a>,
         room: &mut FreeCapacity<'a>,
     ) {
-        if displaced.is_empty() {
-            return;
-        }
         let cared_for: BTreeSet<usize> = displaced.iter().map(|one| one.at).collect();
         for (at, one) in snapshot.workloads.iter().enumerate() {
             if !one.holds || one.leaves || !one.pods.is_empty() || cared_for.contains(&at) {

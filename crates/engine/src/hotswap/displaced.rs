@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
-use sluice_core::{FreeCapacity, Name, NodeSet, WorkloadKey};
+use sluice_core::{Name, NodeSet, WorkloadKey};
 
 use super::health::Health;
 use super::needs::Choice;
 use super::pod::Pod;
+use super::room::LazyRoom;
 use super::scope::Scope;
 use super::snapshot::{SeenWorkload, Snapshot};
 use crate::engine::Engine;
@@ -117,13 +118,13 @@ impl Engine {
             .or_else(|| self.world.cluster_queue_name_of(key, &entry.object))
     }
 
-    /// A Workload by its number, if it is displaced. `room` is without the Workloads that leave.
+    /// A Workload by its number, if it is displaced.
     fn displaced<'a>(
         &'a self,
         at: usize,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut FreeCapacity<'a>,
+        room: &mut LazyRoom<'_, 'a>,
     ) -> Option<DisplacedWorkload<'a>> {
         let workload = &snapshot.workloads[at];
         let (key, entry) = (workload.key, workload.entry);
@@ -171,7 +172,7 @@ impl Engine {
             let remain = workload.pods.iter().filter_map(|seen| seen.node);
             let remain = remain.filter(|node| snapshot.nodes[*node].health != Health::Unhealthy);
             let remain: NodeSet = remain.collect();
-            if room.holds_on(at, &held.needs, &remain) {
+            if room.get().holds_on(at, &held.needs, &remain) {
                 return None;
             }
         }
@@ -188,7 +189,7 @@ impl Engine {
         &'a self,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut FreeCapacity<'a>,
+        room: &mut LazyRoom<'_, 'a>,
     ) -> Vec<DisplacedWorkload<'a>> {
         let all = 0..snapshot.workloads.len();
         let mut all: Vec<_> = all.filter_map(|at| self.displaced(at, scope, snapshot, room)).collect();

@@ -3,21 +3,20 @@
 use sluice_core::WorkloadKey;
 
 use super::decide::Action;
-use super::planned::{Move, Planned};
+use super::planned::Move;
 use super::snapshot::{holds, leaves};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Carries out the result of a look that took `steps`: all lists, and as many moves as a cycle makes. The other moves wait; those of an earlier
-    /// look are dropped.
+    /// Carries out the result of a look that took `steps`: all lists, and as many moves as a cycle makes. The other moves wait.
     pub(super) fn begin_moves(&mut self, actions: Vec<Action>, steps: u64) {
-        let mut planned = Planned::after(steps);
+        let planned = &mut self.hotswap.planned;
+        planned.begin(steps);
         let now = actions.into_iter().filter_map(|action| match action {
             Action::Move(one) => planned.add(one).map(Action::Move),
             list @ Action::List { .. } => Some(list),
         });
         let now: Vec<_> = now.collect();
-        self.hotswap.planned = planned;
         for action in now {
             self.act(action);
         }

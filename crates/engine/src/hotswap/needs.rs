@@ -108,8 +108,7 @@ impl Engine {
                     selection: json!([template.node_selector, class, template.node_affinity()]).to_string(),
                     labels: selected_by(template, class),
                     selects: move |node: &slim::Node| {
-                        has_labels(node, &flavor.spec.node_labels)
-                            && has_labels(node, &template.node_selector)
+                        has_labels(node, &template.node_selector)
                             && class.is_none_or(|labels| has_labels(node, labels))
                             && has_affinity(node, &terms)
                     },
@@ -117,7 +116,7 @@ impl Engine {
                 }
             };
             // Many pod sets look for the same nodes.
-            let usable = snapshot.usable(name, &asks.shape, usable);
+            let usable = snapshot.usable((name, &flavor.spec.node_labels), &asks.shape, usable);
             possible &= usable.any;
             let exclusive = workload
                 .jobset

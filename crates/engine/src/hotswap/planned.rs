@@ -13,9 +13,10 @@ use sluice_core::WorkloadKey;
 /// Once this many Workloads are evicted in one cycle, the other moves wait for the next. A move is not divided, however many victims it has: its
 /// Workload is not evicted before there is room for it.
 const MOST_EVICTIONS: usize = 64;
-/// This many steps of a look take as long as one eviction: after a long look its cycle evicts less.
+/// This many steps of a look take as long as one eviction: after a long look its cycle evicts less, or nothing.
 const STEPS_PER_EVICTION: u64 = 100;
-/// The number of evictions that a cycle may always make after a look.
+/// The number of evictions that a cycle may make after any look that takes the place of a plan of which nothing was carried out: otherwise nothing
+/// would ever be where each cycle has a new look.
 const LEAST_EVICTIONS: usize = MOST_EVICTIONS / 4;
 
 /// A Workload that moves to other nodes.
@@ -39,14 +40,21 @@ pub(crate) struct Planned {
     evictions: usize,
     /// Something came of what was done: there is a look after the last move.
     look_after: bool,
+    /// The plan before this one was dropped before anything of it was carried out.
+    overdue: bool,
 }
 
 impl Planned {
-    /// No move yet, in the cycle of a look with this many steps.
-    pub fn after(steps: u64) -> Self {
-        let most = MOST_EVICTIONS - LEAST_EVICTIONS;
-        let took = usize::try_from(steps / STEPS_PER_EVICTION).unwrap_or(most).min(most);
-        Self { evictions: took, ..Self::default() }
+    /// There is a new look: the moves that are left are dropped.
+    pub fn drop_moves(&mut self) {
+        let overdue = self.is_pending() && self.evicted.is_empty();
+        *self = Self { overdue, ..Self::default() };
+    }
+
+    /// The look took this many steps.
+    pub fn begin(&mut self, steps: u64) {
+        let most = if self.overdue { MOST_EVICTIONS - LEAST_EVICTIONS } else { MOST_EVICTIONS };
+        self.evictions = usize::try_from(steps / STEPS_PER_EVICTION).unwrap_or(most).min(most);
     }
 
     /// Whether moves are still to be made.
@@ -98,18 +106,31 @@ impl Planned {
 mod tests {
     use super::*;
 
-    /// How many of many moves without victims the cycle of a look makes.
-    fn made_after(steps: u64) -> usize {
-        let mut planned = Planned::after(steps);
+    /// How many of many moves without victims the cycle of a look with this many steps makes.
+    fn made_after(steps: u64, planned: &mut Planned) -> usize {
+        planned.drop_moves();
+        planned.begin(steps);
         let one =
             |n| Move { key: WorkloadKey::new("ns", format!("w{n}")), nodes: Vec::new(), victims: Vec::new() };
         (0..2 * MOST_EVICTIONS).filter(|n| planned.add(one(*n)).is_some()).count()
     }
 
     #[test]
-    fn the_cycle_of_a_long_look_evicts_less_and_that_of_any_look_evicts_some() {
-        assert_eq!(made_after(0), MOST_EVICTIONS);
-        assert_eq!(made_after(10 * STEPS_PER_EVICTION), MOST_EVICTIONS - 10);
-        assert_eq!(made_after(u64::MAX), LEAST_EVICTIONS);
+    fn the_cycle_of_a_long_look_evicts_less_and_the_next_cycle_evicts_the_rest() {
+        let mut planned = Planned::default();
+        assert_eq!(made_after(0, &mut planned), MOST_EVICTIONS);
+        assert_eq!(made_after(10 * STEPS_PER_EVICTION, &mut planned), MOST_EVICTIONS - 10);
+        assert_eq!(made_after(u64::MAX, &mut planned), 0);
+        planned.begin_cycle();
+        assert_eq!(std::iter::from_fn(|| planned.pop()).count(), MOST_EVICTIONS);
+    }
+
+    #[test]
+    fn where_each_cycle_has_a_long_look_every_second_one_evicts_some() {
+        let mut planned = Planned::default();
+        for _ in 0..3 {
+            assert_eq!(made_after(u64::MAX, &mut planned), 0);
+            assert_eq!(made_after(u64::MAX, &mut planned), LEAST_EVICTIONS);
+        }
     }
 }

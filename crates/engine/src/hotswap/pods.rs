@@ -74,9 +74,12 @@ impl Engine {
                 self.wake_at(until, Alarm::Hotswap);
             }
             let came = !self.world.pods.contains_key(&key);
+            let unseen = came || self.makes_no_difference(&key, true);
             self.world.put_pod(key.clone(), entry);
             self.count_pod(&key);
-            if came { self.hotswap_pod_came(&key) } else { self.hotswap_pods_changed() }
+            if !(unseen && self.makes_no_difference(&key, false)) {
+                self.hotswap_pods_changed();
+            }
         }
     }
 
@@ -152,26 +155,49 @@ impl Engine {
         }
     }
 
-    /// Whether a pod leaves the limits of all flavors as they are, and is where it may stay: what it takes of a healthy node is counted as
-    /// quota of each flavor in scope that the node is of.
-    pub(super) fn is_counted_as_quota(&self, key: &PodKey) -> bool {
-        let Some(pod) = self.world.pods.get(key).filter(|pod| !pod.leaving) else { return false };
-        let Some(node) = self.world.nodes.get(&pod.node) else { return false };
-        if health::of(node, self.now, &self.config.hotswap) != Health::Healthy {
+    /// Whether a look would find the same without this pod, which came or, if it `goes`, is about to go: it is counted as quota, its Workload lacks
+    /// nothing, and no Workload needs room, so that it makes no difference what the pod takes of its node. While other pods of its Workload leave
+    /// nodes, or are on nodes that are not healthy, it matters whether all of them are there.
+    fn makes_no_difference(&self, key: &PodKey, goes: bool) -> bool {
+        let state = &self.hotswap;
+        if state.evaluated_at.is_none() || state.needs_room {
             return false;
         }
-        let mut entries = self.workloads_of_pod(key, pod).filter_map(|of| self.world.workloads.get(of));
-        let Some(entry) = entries.find(|entry| holds(entry) && !pod.is_of_former_run(entry)) else {
-            return false;
-        };
+        self.counted_as_quota_of(key).is_some_and(|(of, entry)| {
+            let lacks = state.concerned.contains(of)
+                || state.left.get(of).is_some_and(|nodes| !nodes.is_empty())
+                || !entry.status().unhealthy_nodes.is_empty();
+            !lacks && !(goes && state.unsettled.contains(of))
+        })
+    }
+
+    /// The Workload whose quota a pod is counted as, if that leaves the limits of all flavors as they are and the pod is where it may stay: what it
+    /// takes of a healthy node, in groups that are whole, is counted as quota of each flavor in scope that the node is of.
+    fn counted_as_quota_of(&self, key: &PodKey) -> Option<(&WorkloadKey, &WorkloadEntry)> {
+        let pod = self.world.pods.get(key).filter(|pod| !pod.leaving)?;
+        let node = self.world.nodes.get(&pod.node)?;
+        if health::of(node, self.now, &self.config.hotswap) != Health::Healthy || self.is_in_part(node) {
+            return None;
+        }
+        let mut all = self.workloads_of_pod(key, pod).filter_map(|of| self.world.workloads.get_key_value(of));
+        let (of, entry) = all.find(|(_, entry)| holds(entry) && !pod.is_of_former_run(entry))?;
         let has = |flavor: &Name| {
             let object = self.world.flavors.get(flavor);
             object.is_some_and(|object| has_labels(node, &object.spec.node_labels))
         };
-        self.hotswap.flavors.iter().filter(|(flavor, _)| has(flavor)).all(|(flavor, counted)| {
+        let is_held = self.hotswap.flavors.iter().filter(|(flavor, _)| has(flavor)).all(|(flavor, counted)| {
             let mut asked = pod.requests.iter().filter(|(resource, _)| counted.contains(resource));
             asked.all(|(resource, _)| holds_of(entry, flavor, resource))
-        })
+        });
+        is_held.then_some((of, entry))
+    }
+
+    /// Whether a node may be in a group that is not whole.
+    fn is_in_part(&self, node: &slim::Node) -> bool {
+        let Some(known) = self.hotswap.nodes_to_avoid.get() else { return true };
+        let value = |label: &String| node.metadata.labels.as_ref()?.get(label);
+        let mut broken = known.flavors.values().flat_map(|nodes| &nodes.broken);
+        broken.any(|(label, groups)| value(label).is_some_and(|group| groups.contains(group)))
     }
 
     /// A pod is gone.
@@ -186,9 +212,12 @@ impl Engine {
 
     fn drop_pod(&mut self, key: &PodKey) {
         if self.world.pods.contains_key(key) {
+            let unseen = self.makes_no_difference(key, true);
             self.world.take_pod(key);
             self.count_pod(key);
-            self.hotswap_pods_changed();
+            if !unseen {
+                self.hotswap_pods_changed();
+            }
         }
     }
 

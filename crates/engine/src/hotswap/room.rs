@@ -7,9 +7,63 @@ use sluice_core::{CapacityNode, FreeCapacity, NodeGroups, PodsApart};
 use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;
 
+/// What is free on the nodes of a look, without the Workloads that leave. Most looks find nothing that needs it: it is made for the first that does.
+pub(super) struct LazyRoom<'s, 'a> {
+    engine: &'a Engine,
+    snapshot: &'s Snapshot<'a>,
+    groups: &'a [NodeGroups<'a>],
+    /// The numbers of the Workloads that leave.
+    leaving: &'s [usize],
+    /// The room, once it is made, and its steps then.
+    made: Option<(FreeCapacity<'a>, u64)>,
+}
+
+impl<'s, 'a> LazyRoom<'s, 'a> {
+    /// The room of a look, not made yet.
+    pub fn new(
+        engine: &'a Engine,
+        snapshot: &'s Snapshot<'a>,
+        groups: &'a [NodeGroups<'a>],
+        leaving: &'s [usize],
+    ) -> Self {
+        Self { engine, snapshot, groups, leaving, made: None }
+    }
+
+    /// The room.
+    pub fn get(&mut self) -> &mut FreeCapacity<'a> {
+        let made = self.made.take().unwrap_or_else(|| self.make());
+        &mut self.made.insert(made).0
+    }
+
+    fn make(&self) -> (FreeCapacity<'a>, u64) {
+        let mut room = self.engine.room(self.snapshot, self.groups);
+        for at in self.leaving {
+            room.release(*at);
+        }
+        let began = room.steps();
+        (room, began)
+    }
+
+    /// Whether anything needed it.
+    pub fn is_made(&self) -> bool {
+        self.made.is_some()
+    }
+
+    /// The steps since it was made.
+    pub fn steps(&self) -> u64 {
+        self.made.as_ref().map_or(0, |(room, began)| room.steps() - began)
+    }
+
+    /// The room, for good.
+    pub fn into_room(mut self) -> FreeCapacity<'a> {
+        let made = self.made.take();
+        made.unwrap_or_else(|| self.make()).0
+    }
+}
+
 impl Engine {
     /// What pods leave free on the nodes of a look, with the look's numbers for nodes and Workloads.
-    pub(super) fn room<'a>(
+    fn room<'a>(
         &'a self,
         snapshot: &Snapshot<'a>,
         groups: &'a [NodeGroups<'a>],

@@ -83,7 +83,7 @@ pub(super) struct Search<'s, 'a> {
     candidates: OnceCell<Candidates<'a>>,
     brakes: RefCell<BTreeMap<Name, bool>>,
     gone: Gone,
-    /// The steps of the room when the look began.
+    /// The steps of the room when the search began.
     began: u64,
     /// The number of steps up to which the searches of this cycle continue.
     most: u64,
@@ -94,19 +94,19 @@ pub(super) struct Search<'s, 'a> {
 }
 
 impl<'s, 'a> Search<'s, 'a> {
-    /// A search in `room`, whose look began at this number of steps, for displaced Workloads of at most this priority.
+    /// A search in `room`, whose look took this many steps before, for displaced Workloads of at most this priority.
     pub fn new(
         engine: &'a Engine,
         scope: &'s Scope,
         snapshot: &'s Snapshot<'a>,
-        (room, began): (FreeCapacity<'a>, u64),
+        (room, took): (FreeCapacity<'a>, u64),
         highest: i32,
     ) -> Self {
         let (all, had) = (engine.config.hotswap_steps, engine.hotswap.steps);
-        let took = room.steps() - began;
+        let began = room.steps();
         let least = if had == 0 { all / 2 } else { 0 };
-        let most = room.steps().saturating_add(all.saturating_sub(had.saturating_add(took)).max(least));
-        let most_again = room.steps().saturating_add((all / 4).saturating_sub(had));
+        let most = began.saturating_add(all.saturating_sub(had.saturating_add(took)).max(least));
+        let most_again = began.saturating_add((all / 4).saturating_sub(had));
         Self {
             engine,
             scope,
@@ -157,7 +157,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 }
             }
         }
-        evaluation.steps = self.room.steps() - self.began;
+        evaluation.steps += self.room.steps() - self.began;
         self.gone
     }
 

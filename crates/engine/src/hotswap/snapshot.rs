@@ -21,6 +21,9 @@ use crate::ingest::workload::{holds_quota, is};
 use crate::world::{Decision, WorkloadEntry};
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 
+/// The pass over this many nodes and pods takes as long as one step of a search.
+const PASSED_PER_STEP: u64 = 16;
+
 /// One node.
 #[derive(Debug)]
 pub(crate) struct SeenNode<'a> {
@@ -130,7 +133,7 @@ pub(crate) struct NodeTerms<S, T> {
     pub selection: String,
     /// The keys of the labels by which they select nodes.
     pub labels: Vec<String>,
-    /// Whether they select a node, whatever taints it has.
+    /// Whether they select a node of their flavor, whatever taints it has.
     pub selects: S,
     /// Whether they tolerate the taints of a node.
     pub tolerates: T,
@@ -235,6 +238,12 @@ impl<'a> Snapshot<'a> {
         snapshot
     }
 
+    /// How many steps the pass over its nodes and pods takes.
+    pub fn steps(&self) -> u64 {
+        let pods = self.workloads.iter().map(|one| one.pods.len()).sum::<usize>() + self.others.len();
+        u64::try_from(self.nodes.len() + pods).unwrap_or(u64::MAX) / PASSED_PER_STEP
+    }
+
     /// The nodes alone.
     pub fn of_nodes(engine: &'a Engine, now: Timestamp) -> Self {
         let (world, config) = (&engine.world, &engine.config.hotswap);
@@ -287,7 +296,7 @@ impl<'a> Snapshot<'a> {
     /// tolerate the same existing taints: the nodes are not visited again for other tolerations.
     pub fn usable<S: Fn(&slim::Node) -> bool, T: Fn(&slim::Node) -> bool>(
         &self,
-        flavor: &Name,
+        (flavor, labels_of_flavor): (&Name, &BTreeMap<String, String>),
         shape: &Arc<str>,
         terms: impl FnOnce() -> NodeTerms<S, T>,
     ) -> Usable {
@@ -302,8 +311,9 @@ impl<'a> Snapshot<'a> {
         let alike: Alike = (Name::clone(flavor), selection, tolerated.collect::<Vec<_>>());
         let known = self.alike.borrow().get(&alike).cloned();
         let usable = known.unwrap_or_else(|| {
-            let may = |at: usize| alike.2[taints.of[at]] && selects(self.nodes[at].node);
-            let own: Vec<_> = (0..self.nodes.len()).filter(|at| may(*at)).collect();
+            let may = |at: &usize| alike.2[taints.of[*at]] && selects(self.nodes[*at].node);
+            let of_flavor = self.of_flavor(flavor, labels_of_flavor);
+            let own: Vec<usize> = of_flavor.iter().copied().filter(may).collect();
             let healthy = own.iter().copied().filter(|at| self.nodes[*at].health.has_capacity());
             let usable = Usable { healthy: Rc::new(healthy.collect()), any: !own.is_empty() };
             self.alike.borrow_mut().insert(alike, usable.clone());
@@ -339,6 +349,7 @@ mod tests {
     use std::cell::Cell;
 
     use k8s_openapi::api::core::v1::Taint;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
 
@@ -368,7 +379,8 @@ mod tests {
                     node.taints.iter().all(|t| tolerated.contains(&t.key.as_str()))
                 },
             };
-            let usable = snapshot.usable(&"flavor".into(), &tolerated.join(" ").into(), terms);
+            let flavor = (&"flavor".into(), &BTreeMap::new());
+            let usable = snapshot.usable(flavor, &tolerated.join(" ").into(), terms);
             (usable.healthy.iter().collect::<Vec<_>>(), usable.any)
         };
         assert_eq!(usable(&["tpu"]), (vec![0, 2], true));
@@ -379,5 +391,37 @@ mod tests {
         assert_eq!(looked.get(), once, "the nodes were gone through again");
         assert_eq!(usable(&["other", "tpu"]), (vec![0, 1, 2], true));
         assert_eq!(usable(&["a"]), (vec![], false));
+    }
+
+    #[test]
+    fn the_nodes_of_other_flavors_are_not_searched_for_those_of_pods() {
+        let metadata = |pool: &str| ObjectMeta {
+            labels: Some([("pool".to_owned(), pool.to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        let node = |pool: &str| slim::Node { metadata: metadata(pool), ..slim::Node::default() };
+        let nodes: Vec<_> = ["a", "b", "a", "b"].into_iter().map(node).collect();
+        let allocatable = Allocatable::new();
+        let seen = nodes.iter().map(|node| SeenNode {
+            name: "",
+            node,
+            health: Health::Healthy,
+            allocatable: &allocatable,
+        });
+        let snapshot = Snapshot { nodes: seen.collect(), ..Snapshot::default() };
+        let looked = Cell::new(0);
+        let terms = || NodeTerms {
+            selection: String::new(),
+            labels: Vec::new(),
+            selects: |_: &slim::Node| {
+                looked.set(looked.get() + 1);
+                true
+            },
+            tolerates: |_: &slim::Node| true,
+        };
+        let labels = metadata("b").labels.unwrap_or_default();
+        let usable = snapshot.usable((&"flavor".into(), &labels), &"shape".into(), terms);
+        assert_eq!(usable.healthy.iter().collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(looked.get(), 2);
     }
 }

@@ -44,8 +44,12 @@ pub(crate) struct HotswapState {
     pub(super) due: Option<Timestamp>,
     /// Some node of a flavor in scope is not healthy, or a Workload is displaced: changes of Workloads matter, too.
     pub(super) degraded: bool,
+    /// The last evaluation asked for what is free on the nodes, so that each pod may make a difference.
+    pub(super) needs_room: bool,
     /// The Workloads whose every change matters at once: displaced ones, their victims, and those with pods on nodes that do not count.
     pub(super) concerned: BTreeSet<WorkloadKey>,
+    /// The Workloads with pods that leave, or on nodes that are not healthy, as of the last look.
+    pub(super) unsettled: BTreeSet<WorkloadKey>,
     /// The labels of nodes that the last look read to find nodes for displaced pods; none if it looked for none.
     pub(super) selected_by: Option<BTreeSet<String>>,
     /// The flavors in scope at the last look, with the resources that queues have quota of.
