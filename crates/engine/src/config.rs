@@ -105,7 +105,8 @@ pub struct EngineConfig {
     /// `hotswap`: which nodes count as failing.
     pub hotswap: file::Hotswap,
     /// How many steps a cycle makes at most to find room for displaced work, plus those of one placement; the search continues in the next cycle. A
-    /// step is a node that pods are put on, a Workload that is evicted, or sixteen nodes, domains or Workloads that are only compared.
+    /// step is a node that pods are put on, a Workload that is evicted, or sixteen nodes, domains or Workloads that are only compared, or nodes and pods that
+    /// are passed over.
     pub hotswap_steps: u64,
     /// Honours the annotation `sluice.dev/inject-panic` (tests only).
     pub inject_panics: bool,

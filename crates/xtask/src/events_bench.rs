@@ -1,7 +1,7 @@
 //! What one event of a node or a pod costs where thousands of nodes have a topology and Hotswap acts: it touches that node alone.
 //!
-//! Lowest domains that are counted, queues that are notified, pods that are read and passes over everything have budgets; the CPU time in which the
-//! engine takes the event in is reported.
+//! Lowest domains that are counted, domains that are put in order, queues that are notified, pods that are read and passes over everything have budgets;
+//! the CPU time in which the engine takes the event in is reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct Budget {
 struct Counts {
     /// Lowest domains that were counted.
     leaves: u64,
+    /// Domains that were put in order of their capacity; without a budget it is only reported.
+    ordered: Option<u64>,
     /// Queues that were notified.
     queues: u64,
     /// Pods that were looked at.
@@ -45,13 +47,20 @@ struct Counts {
 }
 
 impl Counts {
-    fn named(self) -> [(&'static str, u64); 4] {
-        [("leaves", self.leaves), ("queues", self.queues), ("pods", self.pods), ("looks", self.looks)]
+    fn named(self) -> [(&'static str, u64); 5] {
+        [
+            ("leaves", self.leaves),
+            ("ordered", self.ordered.unwrap_or(u64::MAX)),
+            ("queues", self.queues),
+            ("pods", self.pods),
+            ("looks", self.looks),
+        ]
     }
 
     fn max(self, other: Self) -> Self {
         Self {
             leaves: self.leaves.max(other.leaves),
+            ordered: self.ordered.max(other.ordered),
             queues: self.queues.max(other.queues),
             pods: self.pods.max(other.pods),
             looks: self.looks.max(other.looks),
@@ -77,6 +86,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) {
                 if count > most {
                     failures.push(format!("events {name}: {what}: {count} {of}, at most {most}"));
                 }
+                let most = if most == u64::MAX { "no budget".to_owned() } else { most.to_string() };
                 format!("{count} {of} ({most})")
             });
             let counted: Vec<String> = counted.collect();
@@ -205,6 +215,7 @@ fn cost(bed: &mut Bed, happens: impl FnOnce(&mut Bed)) -> Measured {
     let after = bed.c.engine.work();
     let counts = Counts {
         leaves: after.counted_domains - before.counted_domains,
+        ordered: Some(after.ordered_domains - before.ordered_domains),
         queues: after.freed_queues - before.freed_queues,
         pods: after.counted_pods - before.counted_pods,
         looks: after.hotswap_looks - before.hotswap_looks,

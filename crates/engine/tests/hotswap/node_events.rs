@@ -1,7 +1,7 @@
 //! The cost of one node or pod event where the core assigns nodes and Hotswap acts: it does not grow with the number of nodes.
 
 use serde_json::json;
-use sluice_engine::{Input, Kind, ObjectRef};
+use sluice_engine::{Input, Kind, ObjectRef, Work};
 
 use crate::bed::{Bed, TPU};
 
@@ -93,6 +93,13 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
                 bed.bind("another", Some("j1"), &busy.name, 4);
             }),
         ),
+        (
+            "the end of a pod of a Workload",
+            cost(&mut bed, |bed| {
+                let pod = ObjectRef::namespaced(Kind::Pod, "team-a", "another");
+                bed.c.api.delete(&pod);
+            }),
+        ),
     ]
 }
 
@@ -122,6 +129,75 @@ fn one_event_of_a_node_or_a_pod_looks_at_what_is_on_that_node_alone() {
         assert!(*looks <= u64::from(IS_LOOKED_AT.contains(what)), "{what}: {few:?}");
     }
     assert_eq!(few, costs(160), "among many nodes");
+}
+
+/// What passes over everything cost since `before`: how many there were, how many counted what is free, and their steps.
+fn passes(bed: &Bed, before: &Work) -> [u64; 3] {
+    let after = bed.c.engine.work();
+    [
+        after.hotswap_looks - before.hotswap_looks,
+        after.hotswap_rooms - before.hotswap_rooms,
+        after.hotswap_steps - before.hotswap_steps,
+    ]
+}
+
+#[test]
+fn what_is_free_is_counted_only_if_something_that_runs_has_lost_nodes() {
+    let mut bed = world(40);
+    let free = bed.nodes_of(&["p0020"]).remove(0);
+    let before = bed.c.engine.work();
+    bed.ready(&free, "Unknown");
+    bed.c.settle();
+    // 160 nodes and 32 pods.
+    assert_eq!(passes(&bed, &before), [1, 0, 12], "the pass over the nodes and pods counts");
+    bed.bind("other", None, &free.name, 1);
+    bed.c.advance(60);
+    let [looks, rooms, _] = passes(&bed, &before);
+    assert!(looks >= 3 && rooms == 0, "{looks} looks, {rooms} of them counted");
+    let mut bed = Bed::new();
+    bed.pools(&["a", "b"], 4);
+    bed.page_queue(1_000);
+    bed.jobset("j", "q", "high", 1);
+    bed.settle();
+    bed.pass(5);
+    let before = bed.c.engine.work();
+    bed.fail(&["a"]);
+    bed.pass(60);
+    assert!(passes(&bed, &before)[1] > 0 && bed.runs("j") && bed.pools_of("j") == ["b"]);
+}
+
+#[test]
+fn pods_that_come_and_go_as_their_quota_says_cause_no_look_while_another_node_is_cordoned() {
+    let mut bed = world(40);
+    let busy = ObjectRef::cluster(Kind::Node, bed.assigned("j1")[0].0.as_str());
+    let cordoned = bed.nodes_of(&["p0020"]).remove(0);
+    bed.c.api.edit(&cordoned, &json!({"spec": {"unschedulable": true}}));
+    bed.c.settle();
+    bed.c.advance(5);
+    let mut looks = |node: &ObjectRef, jobset: Option<&str>| {
+        let came = cost(&mut bed, |bed| drop(bed.bind("another", jobset, &node.name, 4)))[3];
+        let pod = ObjectRef::namespaced(Kind::Pod, "team-a", "another");
+        [came, cost(&mut bed, |bed| bed.c.api.delete(&pod))[3]]
+    };
+    assert_eq!(looks(&busy, Some("j1")), [0, 0]);
+    assert_eq!(looks(&cordoned, Some("j1")), [1, 1], "it is where it may not stay");
+    assert_eq!(looks(&busy, None), [1, 1], "the limit of the flavor is another");
+}
+
+#[test]
+fn a_pod_that_is_missing_while_another_leaves_a_cordoned_node_is_looked_at() {
+    let mut bed = world(40);
+    let pods: Vec<_> = bed.pods().into_iter().filter(|(job, ..)| job == "j1").collect();
+    let (left, other) = (&pods[0], &pods[1]);
+    let node = ObjectRef::cluster(Kind::Node, left.1.as_str());
+    bed.c.api.edit(&node, &json!({"spec": {"unschedulable": true}}));
+    // One more than it needs is there, so that the one that leaves is not missed.
+    bed.bind("more", Some("j1"), &other.1, 4);
+    let at = bed.c.now.to_string();
+    bed.c.api.edit(&left.2, &json!({"metadata": {"deletionTimestamp": at}}));
+    bed.c.settle();
+    bed.c.advance(5);
+    assert_eq!(cost(&mut bed, |bed| bed.c.api.delete(&other.2))[3], 1);
 }
 
 /// How many allocations it takes to take in the events of a node, each some times.

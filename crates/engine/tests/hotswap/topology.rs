@@ -140,6 +140,34 @@ fn work_that_needs_one_pool_gets_one_although_as_many_nodes_are_free_in_several(
 }
 
 #[test]
+fn nodes_that_the_cohort_has_lent_come_back_first_and_no_more_than_those() {
+    let mut bed = Bed::new();
+    bed.c.api.priority_class("middle", 1_500_000);
+    bed.topology();
+    let cohort = json!({"cohortName": "team"});
+    // Of the four pools' quota of `x` one is lent to `z`, which has two.
+    bed.queue("x", 64, &json!({"enable": true}), &cohort);
+    bed.queue("z", 16, &json!({"enable": true}), &cohort);
+    bed.pools(&["a", "b", "c", "d"], 4);
+    for submitted in
+        [("high", "x", "high"), ("own", "x", "low"), ("older", "z", "middle"), ("younger", "z", "middle")]
+    {
+        bed.placed_jobset_in(submitted, 4, 4);
+        bed.pass(2);
+        assert!(bed.runs(submitted.0), "{}", bed.reported(submitted.0, "QuotaReserved"));
+    }
+    for preempted in [&["younger"][..], &["own", "younger"]] {
+        let lost = assigned(&bed, "high");
+        fail(&mut bed, &[&lost[0], &lost[1]]);
+        bed.pass(120);
+        let others = ["own", "older", "younger"].into_iter();
+        let gone: Vec<_> = others.filter(|name| !bed.evictions(name).is_empty()).collect();
+        assert_eq!(gone, preempted, "`z` keeps what it has itself");
+        assert!(bed.runs("high") && bed.runs("older"));
+    }
+}
+
+#[test]
 fn no_work_makes_room_in_vain_where_no_pool_is_large_enough() {
     let mut bed = bed(&[], &["a", "b"]);
     for (name, priority, pods) in [("high", "high", 4), ("low", "low", 3)] {
