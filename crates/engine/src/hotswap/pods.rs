@@ -160,6 +160,9 @@ impl Engine {
     /// nodes, or are on nodes that are not healthy, it matters whether all of them are there.
     fn makes_no_difference(&self, key: &PodKey, goes: bool) -> bool {
         let state = &self.hotswap;
+        if state.flavors.is_empty() {
+            return true;
+        }
         if state.evaluated_at.is_none() || state.needs_room {
             return false;
         }
@@ -185,7 +188,8 @@ impl Engine {
             let object = self.world.flavors.get(flavor);
             object.is_some_and(|object| has_labels(node, &object.spec.node_labels))
         };
-        let is_held = self.hotswap.flavors.iter().filter(|(flavor, _)| has(flavor)).all(|(flavor, counted)| {
+        let mut of_node = self.hotswap.flavors.iter().filter(|(flavor, _)| has(flavor));
+        let is_held = of_node.all(|(flavor, counted)| {
             let mut asked = pod.requests.iter().filter(|(resource, _)| counted.contains(resource));
             asked.all(|(resource, _)| holds_of(entry, flavor, resource))
         });

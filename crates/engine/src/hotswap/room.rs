@@ -63,11 +63,7 @@ impl<'s, 'a> LazyRoom<'s, 'a> {
 
 impl Engine {
     /// What pods leave free on the nodes of a look, with the look's numbers for nodes and Workloads.
-    fn room<'a>(
-        &'a self,
-        snapshot: &Snapshot<'a>,
-        groups: &'a [NodeGroups<'a>],
-    ) -> FreeCapacity<'a> {
+    fn room<'a>(&'a self, snapshot: &Snapshot<'a>, groups: &'a [NodeGroups<'a>]) -> FreeCapacity<'a> {
         let nodes = snapshot.nodes.iter();
         let nodes = nodes.map(|seen| CapacityNode { name: seen.name, allocatable: seen.allocatable });
         let mut room = FreeCapacity::new(&self.scheduler, nodes, groups);
