@@ -138,11 +138,7 @@ impl Users<'_> {
     }
 
     fn jobs(&self, job: &JobPlan) -> Api<DynamicObject> {
-        if job.is_set() {
-            sets(&self.client, job.namespace)
-        } else {
-            jobs(&self.client, job.namespace)
-        }
+        if job.is_set() { sets(&self.client, job.namespace) } else { jobs(&self.client, job.namespace) }
     }
 
     async fn make(&self, job: &JobPlan) -> Result<()> {
@@ -292,11 +288,7 @@ impl Users<'_> {
 }
 
 fn key(job: &JobPlan) -> String {
-    if job.is_set() {
-        jobset_key(job.namespace, &job.name)
-    } else {
-        job_key(job.namespace, &job.name)
-    }
+    if job.is_set() { jobset_key(job.namespace, &job.name) } else { job_key(job.namespace, &job.name) }
 }
 
 fn jobs(client: &Client, namespace: &str) -> Api<DynamicObject> {

@@ -176,8 +176,8 @@ impl Engine {
         }
         let unsettles =
             |seen: &SeenPod<'_>| seen.pod.leaving || snapshot.health_at(seen.node) != Health::Healthy;
-        let unsettled = snapshot.workloads.iter().filter(|one| one.pods.iter().any(unsettles));
-        evaluation.unsettled = unsettled.map(|one| one.key.clone()).collect();
+        let of_it = snapshot.workloads.iter().filter(|one| one.pods.iter().any(unsettles));
+        evaluation.unsettled = of_it.map(|one| one.key.clone()).collect();
         let leaving = snapshot.workloads.iter().enumerate().filter(|(_, one)| one.leaves);
         let leaving: Vec<_> = leaving.map(|(at, _)| at).collect();
         let mut room = LazyRoom::new(self, &snapshot, &groups, &leaving);

@@ -170,7 +170,7 @@ impl Engine {
             let lacks = state.concerned.contains(of)
                 || state.left.get(of).is_some_and(|nodes| !nodes.is_empty())
                 || !entry.status().unhealthy_nodes.is_empty();
-            !lacks && !(goes && state.unsettled.contains(of))
+            !(lacks || goes && state.unsettled.contains(of))
         })
     }
 
