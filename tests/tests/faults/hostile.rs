@@ -29,6 +29,7 @@ async fn a_hostile_tenant_gains_nothing() {
         orphans::a_job_that_is_deleted_without_its_pods_stays().boxed_local(),
         owners::an_owner_that_is_not_there_admits_nothing().boxed_local(),
         owners::a_real_owner_admits_only_what_it_made().boxed_local(),
+        owners::owners_that_own_each_other_keep_nothing_running().boxed_local(),
         quantities::odd_quantities_are_refused_or_wait_or_count().boxed_local(),
         queues::a_queue_that_is_named_by_annotation_is_a_queue().boxed_local(),
         queues::a_queue_name_that_changes_takes_no_quota_along().boxed_local(),

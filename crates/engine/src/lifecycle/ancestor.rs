@@ -70,7 +70,7 @@ pub(crate) enum Standing {
     },
     /// Its owner may yet be seen, until then.
     Unverified(Timestamp),
-    /// It has more levels of owners than are looked at.
+    /// It has more levels of owners than are looked at, and no Workload.
     TooDeep,
 }
 
@@ -90,6 +90,8 @@ impl Engine {
                 let until = later(view.created, OWNER_WAIT_SECONDS);
                 if until > self.now { Standing::Unverified(until) } else { alone() }
             }
+            // It was queued by itself before its user wrote such owners: it is stopped, ends and gives its quota back like any other.
+            Ancestor::TooDeep if !self.world.owned(&view.job.uid).is_empty() => alone(),
             Ancestor::TooDeep => Standing::TooDeep,
         }
     }
@@ -232,6 +234,10 @@ impl Engine {
             let key = JobKey { kind, namespace, name: owner.name.as_str().into(), group: None };
             let above = self.world.jobs.get(&key).map(|entry| &entry.view);
             if let Some(above) = above.filter(|above| *above.job.uid == *owner.uid) {
+                if above.job.uid == view.job.uid {
+                    // No controller made it below itself.
+                    return none(found, true);
+                }
                 if part.is_some_and(|part| !self.is_believed(part)) {
                     if found.is_some() {
                         return none(found, claimed);

@@ -6,6 +6,7 @@ use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::kinds::{restart_with, suspended_by_field};
+use crate::late_owners::circle;
 use crate::model::build::{job, template, wrapped};
 use crate::model::{Cluster, condition};
 
@@ -69,6 +70,7 @@ pub fn set(c: &mut Cluster, workload: &ObjectRef, types: &[&str]) {
 }
 
 pub const ADMITTED: [&str; 2] = ["QuotaReserved", "Admitted"];
+const EVICTED: [&str; 3] = ["QuotaReserved", "Admitted", "Evicted"];
 
 /// The writes that stopped a job.
 pub fn halts(c: &Cluster, name: &str) -> usize {
@@ -99,9 +101,11 @@ enum Owner {
     Job,
     /// Itself.
     Itself,
+    /// One of two Jobs without a queue that own each other.
+    Circle,
 }
 
-const OWNERS: [Owner; 10] = [
+const OWNERS: [Owner; 11] = [
     Owner::None,
     Owner::MadeUp,
     Owner::Elsewhere,
@@ -112,6 +116,7 @@ const OWNERS: [Owner; 10] = [
     Owner::Admitted,
     Owner::Job,
     Owner::Itself,
+    Owner::Circle,
 ];
 
 #[derive(Clone, Debug)]
@@ -148,7 +153,7 @@ prop_compose! {
         namespace in prop::sample::select(vec!["team-a", "team-a", "team-b"]),
         prebuilt in prop::option::of(prop::sample::select(vec!["nowhere", "others", "finished", "leaving", "free", "own"])),
         own in prop::option::of(prop::sample::select(vec![
-            vec![], vec!["QuotaReserved"], ADMITTED.to_vec(), vec!["QuotaReserved", "Admitted", "Finished"], vec!["Finished"],
+            vec![], vec!["QuotaReserved"], ADMITTED.to_vec(), EVICTED.to_vec(), vec!["QuotaReserved", "Admitted", "Finished"], vec!["Finished"],
         ])),
         flags in any::<[bool; 8]>(),
     ) -> State {
@@ -160,7 +165,7 @@ prop_compose! {
 impl State {
     fn managed_itself(&self) -> bool {
         // Without its queue it is managed as long as it has the quota that it had with it.
-        let held = [&ADMITTED[..1], &ADMITTED].contains(&self.own.as_deref().unwrap_or_default());
+        let held = [&ADMITTED[..1], &ADMITTED, &EVICTED].contains(&self.own.as_deref().unwrap_or_default());
         self.queue.is_some() || (self.unnamed_managed || self.deleting && held) && self.namespace == "team-a"
     }
 
@@ -192,7 +197,7 @@ impl State {
         if self.is_part() {
             return !matches!(self.owner, Owner::Waiting | Owner::Unmanaged | Owner::Elsewhere);
         }
-        let own = self.own.as_ref().is_some_and(|types| *types == ADMITTED);
+        let own = self.own.as_ref().is_some_and(|types| *types == ADMITTED || *types == EVICTED);
         own && self.namespace == "team-a" && self.prebuilt.is_none_or(|name| name == "own")
     }
 
@@ -207,9 +212,12 @@ impl State {
         // What follows changes while it runs may run anything once it cannot be read.
         let unread = (self.invalid || self.too_many) && self.kind().integration().follows_changes;
         // A new one waits for its owner to be seen.
-        let waits = !self.old && matches!(self.owner, Owner::MadeUp | Owner::WrongUid);
+        let waits = !self.old && matches!(self.owner, Owner::MadeUp | Owner::WrongUid | Owner::Elsewhere);
         let unknown = unread && !self.deleting && !waits;
-        self.managed_itself() && (!self.is_admitted() || unknown) && !self.finished
+        // Whatever is above it, and also when it has left its queue.
+        let own_evicted = self.own.as_ref().is_some_and(|types| *types == EVICTED);
+        let evicted = own_evicted && self.namespace == "team-a" && !self.deleting && !waits;
+        (evicted || self.managed_itself() && (!self.is_admitted() || unknown)) && !self.finished
     }
 
     fn play(&self) -> Cluster {
@@ -259,6 +267,7 @@ impl State {
             Owner::WrongUid => (self.above(), "set", "made-up".to_owned()),
             Owner::Job => (JobKind::JOB, "plain", uid(&c, "plain")),
             Owner::Itself => (JobKind::JOB, name, String::new()),
+            Owner::Circle => (JobKind::JOB, "ring-a", circle(&mut c).uid),
             _ => (self.above(), "set", set_uid),
         };
         let api_version = match self.owner {
@@ -347,88 +356,6 @@ proptest! {
         let runs = c.api.jobs().any(|(job, state)| *job.name == *name && !state.view.suspended);
         prop_assert!(!(runs && state.is_to_be_stopped()), "{:#?}", c.writes);
     }
-}
-
-#[test]
-fn a_prebuilt_workload_of_another_job_lets_nothing_run() {
-    let mut c = cluster();
-    c.api.add_job(job("team-a", "rightful", "lq", 1, "1"));
-    c.settle();
-    let mut view = job("team-a", "a", "lq", 1, "1");
-    view.prebuilt_workload = c.workload("rightful").metadata.name;
-    let others = view.prebuilt_workload.clone().unwrap();
-    running(&mut c, view);
-    c.settle();
-    assert!(c.api.job("a").view.suspended && !c.api.job("rightful").view.suspended);
-    let trouble = format!("Job/a: The prebuilt workload team-a/{others} belongs to another job");
-    assert_eq!(c.notes("Stopped"), [trouble.as_str()]);
-    assert_eq!(c.notes("ErrWorkloadCompose"), [trouble.as_str()], "why it waits");
-    // As often as it is tried.
-    c.api.edit_job("a", |job| (job.view.suspended, job.started_by_user) = (false, true));
-    c.settle();
-    assert!(c.api.job("a").view.suspended);
-    assert_eq!(c.notes("Stopped").len(), 2);
-}
-
-#[test]
-fn a_workload_that_has_finished_lets_nothing_run() {
-    let mut c = cluster();
-    let finished = workload(&mut c, "done", "lq", &Value::Null);
-    set(&mut c, &finished, &["Finished"]);
-    let mut view = job("team-a", "a", "lq", 1, "1");
-    view.prebuilt_workload = Some("done".to_owned());
-    running(&mut c, view);
-    // Its own, which was admitted once and failed to start.
-    c.fail.push_back((Purpose::StartJob, WriteError::Unstartable("the label l is there".to_owned())));
-    c.api.add_job(job("team-a", "b", "lq", 1, "1"));
-    c.settle();
-    assert_eq!(condition(&c.workload("b"), "Finished"), "True");
-    c.api.edit_job("b", |job| (job.view.suspended, job.started_by_user) = (false, true));
-    c.settle();
-    assert!(c.api.job("a").view.suspended, "a");
-    assert!(c.api.job("b").view.suspended, "b: {:?}", c.workload("b").status);
-    let name = c.workload("b").metadata.name.unwrap();
-    assert_eq!(
-        c.notes("Stopped"),
-        [
-            "Job/a: The prebuilt workload team-a/done has finished",
-            &format!("Job/b: The workload team-a/{name} has finished")
-        ]
-    );
-}
-
-#[test]
-fn a_prebuilt_workload_that_is_being_deleted_is_not_taken_over() {
-    let mut c = cluster();
-    let leaving = workload(&mut c, "leaving", "lq", &Value::Null);
-    c.api.edit(&leaving, &json!({"metadata": {"finalizers": ["example.com/other"]}}));
-    c.api.delete(&leaving);
-    let mut view = job("team-a", "a", "lq", 1, "1");
-    view.prebuilt_workload = Some("leaving".to_owned());
-    running(&mut c, view);
-    c.settle();
-    assert!(c.api.job("a").view.suspended);
-    assert_eq!(
-        c.notes("ErrWorkloadCompose"),
-        ["Job/a: The prebuilt workload team-a/leaving is being deleted"]
-    );
-}
-
-#[test]
-fn a_job_is_charged_to_its_own_queue_and_not_to_that_of_its_prebuilt_workload() {
-    let mut c = cluster();
-    c.api.cluster_queue("other", "default", "1", &json!({}));
-    c.api.local_queue("team-a", "other", "other");
-    workload(&mut c, "mine", "other", &Value::Null);
-    c.settle();
-    let mut view = job("team-a", "a", "lq", 1, "1");
-    view.prebuilt_workload = Some("mine".to_owned());
-    c.api.add_job(view);
-    c.settle();
-    let w = c.workload("a");
-    assert_eq!(w.spec.queue_name.as_deref(), Some("lq"));
-    assert_eq!(w.status.unwrap().admission.unwrap().cluster_queue, "cq");
-    assert!(!c.api.job("a").view.suspended);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Jobs that claim that another object made them, so that they would need no admission of their own.
 
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_tests::place::QUEUE_NAME;
 
@@ -90,5 +91,28 @@ pub async fn a_real_owner_admits_only_what_it_made() {
     drop(tenant.patch("late", late).await);
     let job = tenant.place.jobs().get("late").await.unwrap();
     assert_eq!(job.metadata.labels.unwrap()[QUEUE_NAME], SHARED);
+    tenant.gained_nothing().await;
+}
+
+pub async fn owners_that_own_each_other_keep_nothing_running() {
+    let tenant = tenant("circular-owners").await;
+    let mut uids = Vec::new();
+    for name in ["one", "two"] {
+        let mut free = attack(name, SHARED);
+        free["metadata"]["labels"] = json!({});
+        free["spec"]["suspend"] = json!(true);
+        uids.push(uid(&tenant.make(&free).await.unwrap()));
+    }
+    tenant.running("mine").await;
+    for (name, above, of) in [("one", "two", 1), ("two", "one", 0), ("mine", "one", 0)] {
+        let owners = owner("batch/v1", "Job", above, &uids[of]);
+        tenant.patch(name, json!({"metadata": {"ownerReferences": owners}})).await.unwrap();
+    }
+    let workload = tenant.place.workload("mine").await.unwrap();
+    let name = workload["metadata"]["name"].as_str().unwrap();
+    let patch = Patch::Merge(json!({"spec": {"active": false}}));
+    tenant.place.workloads().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    tenant.place.wait_until("mine", false).await.unwrap();
+    tenant.place.wait_for_condition("mine", "QuotaReserved", "False").await.unwrap();
     tenant.gained_nothing().await;
 }
