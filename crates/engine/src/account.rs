@@ -9,6 +9,7 @@ use crate::changes::Change;
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::lifecycle::ancestor::Whole;
+use crate::metrics::LIGHT;
 use crate::world::{WorkloadEntry, workload_ref};
 
 /// How far a workload has come.
@@ -79,7 +80,7 @@ pub struct PodSetFits {
     pub levels: Vec<LevelFits>,
 }
 
-/// Pairs of pod set and flavor whose domains are looked at: each takes a pass over the lowest domains.
+/// Pairs of pod set and flavor whose domains are looked at: each takes a pass over the lowest domains, which is a page of its own if they are many.
 const MOST_FITS: usize = 4;
 /// Domains that are named of each level.
 const MOST_DOMAINS: usize = 3;
@@ -94,9 +95,14 @@ pub struct Accounting {
     /// The Workloads that wait in the same ClusterQueue.
     waiting: Vec<Standing>,
     account: Option<Account>,
+    /// Of its pod sets: which found no place on the nodes of which flavor, after which others; of those that were not looked at yet.
+    short: std::vec::IntoIter<Short>,
     whole: Option<Whole>,
     largest: usize,
 }
+
+/// A pod set and a flavor on whose nodes it found no place, after the pod sets that were placed before it, each with its flavor.
+type Short = (Name, Name, Vec<(Name, Name)>);
 
 impl Accounting {
     /// The account of a Workload, or of a job's Workload; of an object each of whose pods is a job, that of one of these pods. `kind` is the kind of
@@ -110,12 +116,13 @@ impl Accounting {
             last: None,
             waiting: Vec::new(),
             account: None,
+            short: Vec::new().into_iter(),
             whole: None,
             largest: 0,
         }
     }
 
-    /// The largest number of Workloads that one page looked at.
+    /// The largest number of Workloads that one page looked at, and of domains of a topology, of which 32 count as one.
     pub fn largest_page(&self) -> usize {
         self.largest
     }
@@ -153,27 +160,65 @@ impl Engine {
         accounting.into_account(most)
     }
 
-    /// Looks at the next `most` Workloads for an account; whether that were the last.
+    /// Looks at the next `most` Workloads for an account, and then at the nodes where its pods would fit: a page ends with the pass over the nodes of a
+    /// flavor at which so much was looked at. Returns whether it was the last.
     pub fn account_page(&self, accounting: &mut Accounting, most: usize) -> bool {
-        let Some(key) = self.accounted(accounting) else {
-            if let Some(kind @ Kind::Job(_)) = accounting.kind {
-                let (namespace, name) = (Name::clone(&accounting.namespace), Name::clone(&accounting.name));
-                accounting.whole = self.whole_of(&ObjectRef::namespaced(kind, namespace, name));
-            }
-            return true;
-        };
-        if let Some((queue, _)) = self.scheduler.waits_in(&key) {
-            let from = accounting.last.take();
-            for (at, (other, _)) in self.world.workloads.after(from.as_ref()).enumerate() {
-                if at == most.max(1) {
-                    return false;
+        let most = most.max(1);
+        let mut looks = 0;
+        if accounting.account.is_none() {
+            let Some(key) = self.accounted(accounting) else {
+                if let Some(kind @ Kind::Job(_)) = accounting.kind {
+                    let (namespace, name) =
+                        (Name::clone(&accounting.namespace), Name::clone(&accounting.name));
+                    accounting.whole = self.whole_of(&ObjectRef::namespaced(kind, namespace, name));
                 }
-                accounting.largest = accounting.largest.max(at + 1);
-                accounting.waiting.extend(self.scheduler.standing(other, Some(queue)));
-                accounting.last = Some(other.clone());
+                return true;
+            };
+            if let Some((queue, _)) = self.scheduler.waits_in(&key) {
+                let from = accounting.last.take();
+                for (other, _) in self.world.workloads.after(from.as_ref()) {
+                    if looks == most {
+                        return false;
+                    }
+                    looks += 1;
+                    accounting.largest = accounting.largest.max(looks);
+                    accounting.waiting.extend(self.scheduler.standing(other, Some(queue)));
+                    accounting.last = Some(other.clone());
+                }
             }
+            accounting.short = short_of(self.scheduler.last_decision(&key)).into_iter();
+            accounting.account = self.account_of(&key);
         }
-        accounting.account = self.account_of(&key);
+        self.account_fits(accounting, looks, most)
+    }
+
+    /// Adds where the pods would fit that found no place, while less than so much was looked at; returns whether that is all.
+    fn account_fits(&self, accounting: &mut Accounting, mut looks: usize, most: usize) -> bool {
+        let Some(account) = &mut accounting.account else { return true };
+        let workload = &account.workload;
+        let key = WorkloadKey::new(Name::clone(&workload.namespace), Name::clone(&workload.name));
+        let mut fits = self.scheduler.fits_of(&key);
+        while account.fits.len() < MOST_FITS {
+            if looks >= most && !accounting.short.as_slice().is_empty() {
+                return false;
+            }
+            let Some((pod_set, flavor, placed)) = accounting.short.next() else { return true };
+            let before = fits.looked();
+            let Some(room) = fits.of((&pod_set, &flavor), &placed, MOST_DOMAINS) else { continue };
+            let Some(lowest) = room.levels.last() else { continue };
+            let tried = usize::try_from(fits.looked() - before).unwrap_or(usize::MAX);
+            let light = lowest.domains.saturating_add(tried);
+            looks = looks.saturating_add(light.div_ceil(LIGHT));
+            accounting.largest = accounting.largest.max(looks);
+            account.fits.push(PodSetFits {
+                pod_set,
+                flavor,
+                count: room.pods,
+                leader: room.leader,
+                placed: placed.into_iter().map(|(pod_set, _)| pod_set).collect(),
+                levels: room.levels,
+            });
+        }
         true
     }
 
@@ -221,7 +266,7 @@ impl Engine {
         first
     }
 
-    /// All but its place.
+    /// All but its place, and where its pods would fit.
     fn account_of(&self, key: &WorkloadKey) -> Option<Account> {
         let entry = self.world.workloads.get(key)?;
         let made = entry.object.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |t| t.0);
@@ -234,38 +279,11 @@ impl Engine {
             condition: waits_for(entry),
             position: None,
             ahead: Vec::new(),
-            fits: self.fits_of(key, self.scheduler.last_decision(key)),
+            fits: Vec::new(),
             not_moved: self.why_not_moved(key),
             decision: self.scheduler.last_decision(key).cloned(),
             changes: self.changes_for(&key.namespace, &Name::from(&*entry.object.spec.queue_name), made),
         })
-    }
-
-    /// Where the pods would fit that found no place.
-    fn fits_of(&self, key: &WorkloadKey, decision: Option<&Unadmitted>) -> Vec<PodSetFits> {
-        let Some(decision) = decision else { return Vec::new() };
-        let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
-        else {
-            return Vec::new();
-        };
-        let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));
-        let short = each.filter_map(|(set, refusal)| match refusal {
-            Refusal::NoPlacement { flavor, placed, .. } => Some((&set.name, flavor, placed)),
-            _ => None,
-        });
-        let mut fits = self.scheduler.fits_of(key);
-        let of = |(pod_set, flavor, placed): (&Name, &Name, &Vec<(Name, Name)>)| {
-            let room = fits.of((pod_set, flavor), placed, MOST_DOMAINS)?;
-            (!room.levels.is_empty()).then(|| PodSetFits {
-                pod_set: Name::clone(pod_set),
-                flavor: Name::clone(flavor),
-                count: room.pods,
-                leader: room.leader,
-                placed: placed.iter().map(|(pod_set, _)| Name::clone(pod_set)).collect(),
-                levels: room.levels,
-            })
-        };
-        short.filter_map(of).take(MOST_FITS).collect()
     }
 
     /// The changes since a time of all that a LocalQueue's workloads depend on: itself, its ClusterQueue, the Cohorts above, the flavors.
@@ -285,6 +303,22 @@ impl Engine {
         }
         self.changes.since(since, &relevant)
     }
+}
+
+/// Which pod sets found no place on the nodes of which flavors.
+fn short_of(decision: Option<&Unadmitted>) -> Vec<Short> {
+    let Some(decision) = decision else { return Vec::new() };
+    let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail else {
+        return Vec::new();
+    };
+    let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));
+    let short = each.filter_map(|(set, refusal)| match refusal {
+        Refusal::NoPlacement { flavor, placed, .. } => {
+            Some((Name::clone(&set.name), Name::clone(flavor), placed.clone()))
+        }
+        _ => None,
+    });
+    short.collect()
 }
 
 fn stage(entry: &WorkloadEntry) -> Stage {

@@ -79,7 +79,7 @@ pub use json_text::JsonText;
 pub use lifecycle::ancestor::Whole;
 pub use lifecycle::report::same_words;
 pub use lifecycle::slices::is_superseded;
-pub use metrics::{LargestFits, ShapeFit};
+pub use metrics::{FitSearch, LargestFits, ShapeFit};
 pub use positions::{Moves, WaitingWorkload};
 pub use provisioning::template::TemplateSource;
 pub use sluice_core::{LargestFit, Name, WorkloadKey};

@@ -24,8 +24,9 @@ use sluice_quantity::CPU;
 pub(crate) use custom::Custom;
 pub use definitions::*;
 pub(crate) use gates::RemovedGate;
+pub(crate) use scrape::LIGHT;
 pub use scrape::{SCRAPE_PAGE, Scrape};
-pub use topologies::{LargestFits, ShapeFit};
+pub use topologies::{FitSearch, LargestFits, ShapeFit};
 
 /// The current value of one gauge.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,25 +10,31 @@ use sluice_api::gates::Gate;
 use sluice_core::{Name, WorkloadKey};
 
 use super::counts::Counts;
+use super::topologies::FitSearch;
 use super::{Custom, Gauge, GaugeValue, OBJECTS_SET_ASIDE, number};
 use crate::engine::Engine;
 use crate::input::{Kind, ObjectRef};
 use crate::world::after;
 
 /// How many numbers that are only added up cost as much as one series.
-pub(super) const LIGHT: usize = 32;
+pub(crate) const LIGHT: usize = 32;
 
 /// Objects and series that are visited for one page, plus those of the object that ends it: half a millisecond; if the largest object of the largest
-/// world ends it, about two.
+/// world ends it, about two. One pass over the hosts of a topology may end it, too.
 pub const SCRAPE_PAGE: usize = 100;
 
 /// The object that was visited last.
 #[derive(Clone, Debug)]
-enum ScrapePosition {
+pub(super) enum ScrapePosition {
     Workload(Option<WorkloadKey>),
     ClusterQueue(Option<Name>),
     /// Flavors, for those with a topology.
     Flavor(Option<Name>),
+    /// What fits onto the nodes of the next one, in the domains of this topology.
+    Fits {
+        topology: String,
+        search: FitSearch,
+    },
     LocalQueue(Option<(Name, Name)>),
     /// Cohorts that have an object, for their names and their parents' names.
     Named(Option<Name>),
@@ -139,6 +145,7 @@ impl Engine {
                     self.scrape_cluster_queue(last.as_ref(), scrape, &mut page)
                 }
                 ScrapePosition::Flavor(last) => self.scrape_flavor(last.as_ref(), &mut page),
+                ScrapePosition::Fits { topology, search } => self.scrape_fits(topology, search, &mut page),
                 ScrapePosition::LocalQueue(last) => self.scrape_local_queue(last.as_ref(), scrape, &mut page),
                 ScrapePosition::Named(last) => {
                     self.scrape_cohort_names(last.as_ref(), &mut scrape.cohorts, &mut page)
@@ -211,10 +218,11 @@ impl Engine {
             return ScrapePosition::LocalQueue(None);
         };
         page.looked_at(1);
-        if let Some(topology) = &flavor.spec.topology_name {
-            self.topology_gauges(name, topology, page);
+        let name = Name::clone(name);
+        match flavor.spec.topology_name.clone() {
+            Some(topology) => ScrapePosition::Fits { topology, search: FitSearch::new(name) },
+            None => ScrapePosition::Flavor(Some(name)),
         }
-        ScrapePosition::Flavor(Some(Name::clone(name)))
     }
 
     fn scrape_local_queue(

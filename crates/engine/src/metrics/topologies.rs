@@ -1,9 +1,9 @@
 //! The gauges of flavors with a topology.
 
-use sluice_core::{Amount, LargestFit, Name};
+use sluice_core::{Amount, LargestFit, Name, WaitingShape};
 use sluice_quantity::quantity_of;
 
-use super::scrape::{LIGHT, Page};
+use super::scrape::{LIGHT, Page, ScrapePosition};
 use super::{TOPOLOGY_LARGEST_FIT, TOPOLOGY_LARGEST_FIT_OF_SHAPE};
 use crate::engine::Engine;
 
@@ -36,45 +36,103 @@ pub struct LargestFits {
     pub shapes: Vec<ShapeFit>,
 }
 
-impl Engine {
-    /// How many pods of each size, and of each shape that waits, fit into one domain of each level of a flavor's topology now. Visits each of its hosts for
-    /// the sizes, and for each shape.
-    pub fn largest_fits(&self, flavor: &Name) -> LargestFits {
-        self.largest(flavor).0
+/// A search for the largest jobs that fit onto the nodes of a flavor, step by step: the engine goes on in between.
+#[derive(Debug, Clone)]
+pub struct FitSearch {
+    flavor: Name,
+    next: FitStep,
+    found: LargestFits,
+}
+
+/// What is looked for next.
+#[derive(Debug, Clone)]
+enum FitStep {
+    Sizes,
+    /// Which shapes wait.
+    Waiting,
+    /// How many pods of each of them fit.
+    Shapes(std::vec::IntoIter<WaitingShape>),
+    End,
+}
+
+impl FitSearch {
+    /// The search on the nodes of this flavor, of which nothing is known yet.
+    pub fn new(flavor: Name) -> Self {
+        Self { flavor, next: FitStep::Sizes, found: LargestFits::default() }
     }
 
-    /// The same, and the work that it took: see [`Page::looked_at`].
-    fn largest(&self, flavor: &Name) -> (LargestFits, usize) {
-        let (sizes, hosts) = self.scheduler.largest_fits(flavor);
-        let (waiting, classes) = self.scheduler.asked_shapes(flavor, MOST_SHAPES);
-        let mut work = hosts.div_ceil(LIGHT) + classes.div_ceil(LIGHT);
-        let mut shapes = Vec::new();
-        for shape in waiting {
-            let levels = self.scheduler.shape_fits(flavor, &shape, 1);
-            work += levels.last().map_or(0, |lowest| lowest.domains.div_ceil(LIGHT));
-            let text = shape_text(&shape.per_pod);
-            shapes.extend(levels.into_iter().map(|fits| {
-                let pods = fits.largest();
-                ShapeFit { level: fits.level, shape: text.clone(), pods }
-            }));
-        }
-        (LargestFits { sizes, shapes }, work)
+    /// The flavor, and what was found.
+    pub fn into_found(self) -> (Name, LargestFits) {
+        (self.flavor, self.found)
     }
 
-    /// How many pods of each size, and of each shape that waits, fit into one domain of each level now.
-    pub(super) fn topology_gauges(&self, flavor: &Name, topology: &str, out: &mut Page<'_>) {
-        let (LargestFits { sizes, shapes }, work) = self.largest(flavor);
-        out.looked_at(work);
+    /// Adds the gauges of what was found since the last call.
+    fn report(&mut self, topology: &str, out: &mut Page<'_>) {
+        let LargestFits { sizes, shapes } = std::mem::take(&mut self.found);
         for fit in sizes {
-            let labels = [topology, flavor, &*fit.level, &*fit.resource, &fit.per_pod.to_string()];
+            let labels = [topology, &self.flavor, &*fit.level, &*fit.resource, &fit.per_pod.to_string()];
             #[expect(clippy::cast_precision_loss, reason = "metrics are approximate")]
             let pods = fit.pods as f64;
             out.add(TOPOLOGY_LARGEST_FIT, &labels, pods);
         }
         for fit in shapes {
+            let labels = [topology, &self.flavor, &*fit.level, &*fit.shape];
             #[expect(clippy::cast_precision_loss, reason = "metrics are approximate")]
             let pods = fit.pods as f64;
-            out.add(TOPOLOGY_LARGEST_FIT_OF_SHAPE, &[topology, flavor, &*fit.level, &*fit.shape], pods);
+            out.add(TOPOLOGY_LARGEST_FIT_OF_SHAPE, &labels, pods);
         }
+    }
+}
+
+impl Engine {
+    /// The next step of a search: each host of the flavor is visited at most once. Returns whether the search is complete.
+    pub fn search_fits(&self, search: &mut FitSearch) -> bool {
+        self.fit_step(search).is_none()
+    }
+
+    /// The same; the work that the step took (see [`Page::looked_at`]), or nothing if the search was complete before.
+    fn fit_step(&self, search: &mut FitSearch) -> Option<usize> {
+        let flavor = &search.flavor;
+        let (visited, next) = match std::mem::replace(&mut search.next, FitStep::End) {
+            FitStep::Sizes => {
+                let (sizes, hosts) = self.scheduler.largest_fits(flavor);
+                search.found.sizes = sizes;
+                (hosts, FitStep::Waiting)
+            }
+            FitStep::Waiting => {
+                let (waiting, classes) = self.scheduler.asked_shapes(flavor, MOST_SHAPES);
+                (classes, FitStep::Shapes(waiting.into_iter()))
+            }
+            FitStep::Shapes(mut waiting) => {
+                let shape = waiting.next()?;
+                let levels = self.scheduler.shape_fits(flavor, &shape, 1);
+                let hosts = levels.last().map_or(0, |lowest| lowest.domains);
+                let text = shape_text(&shape.per_pod);
+                search.found.shapes.extend(levels.into_iter().map(|fits| {
+                    let pods = fits.largest();
+                    ShapeFit { level: fits.level, shape: text.clone(), pods }
+                }));
+                (hosts, FitStep::Shapes(waiting))
+            }
+            FitStep::End => return None,
+        };
+        search.next = next;
+        Some(visited.div_ceil(LIGHT))
+    }
+
+    /// The next step of the gauges of a flavor with a topology: how many pods of each size, and of each shape that waits, fit into one domain of each
+    /// level now.
+    pub(super) fn scrape_fits(
+        &self,
+        topology: String,
+        mut search: FitSearch,
+        page: &mut Page<'_>,
+    ) -> ScrapePosition {
+        let Some(looks) = self.fit_step(&mut search) else {
+            return ScrapePosition::Flavor(Some(search.flavor));
+        };
+        page.looked_at(looks);
+        search.report(&topology, page);
+        ScrapePosition::Fits { topology, search }
     }
 }

@@ -83,6 +83,7 @@ mod topology;
 mod topology_claims;
 mod topology_classes;
 mod topology_failures;
+mod topology_pages;
 mod topology_pods;
 mod troubles;
 mod unadmitted;

@@ -13,6 +13,7 @@ use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
 use crate::contract::{answer, submit};
 use crate::model::{Api, Cluster, condition, reported};
+use crate::topology_pages::asking;
 
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -402,18 +403,6 @@ fn a_scrape_says_how_many_pods_fit_of_the_shapes_that_wait() {
     };
     submit_in_rack(&mut c, "small", 1);
     assert!(runs(&c, "small") && fits(&c).is_empty(), "nothing waits");
-    let asking = |cpu: i64| {
-        move |view: &mut JobView| {
-            in_rack(view);
-            let template = Arc::make_mut(view.pod_sets[0].template.as_mut().unwrap());
-            let container = &mut template.spec.as_mut().unwrap().containers[0];
-            let requests = container.resources.as_mut().unwrap().requests.as_mut().unwrap();
-            requests.insert("cpu".to_owned(), Quantity(cpu.to_string()));
-            let spec = template.spec.clone().unwrap();
-            view.pod_sets[0].containers_hash = sluice_api::names::containers_hash(&spec);
-            view.pod_sets[0].requests_hash = sluice_api::names::requests_hash(&spec);
-        }
-    };
     submit(&mut c, "large", "lq", 9, asking(2));
     let of =
         |fits: &BTreeMap<_, f64>, level: &str| fits.get(&("cpu=2".to_owned(), level.to_owned())).copied();

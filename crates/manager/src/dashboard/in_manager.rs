@@ -15,7 +15,7 @@ use sluice_api::slim;
 use sluice_client::bounded::{self, Budget, Unread};
 use sluice_client::error_chain::Chain;
 use sluice_engine::input::Kind;
-use sluice_engine::{Engine, Name, WorkloadKey};
+use sluice_engine::{Engine, FitSearch, Name, WorkloadKey};
 use sluice_sim::explain::MOST_EVENTS;
 use sluice_sim::live::{self, Extent, Keep};
 use tracing::warn;
@@ -167,14 +167,19 @@ impl Source for InManager {
         let flavors = snapshot.flavors.iter().filter(|(_, flavor)| flavor.topology.is_some());
         let flavors: Vec<Name> = flavors.map(|(name, _)| name.clone()).collect();
         Box::pin(self.fits.get(async move {
-            // One flavor at a time on the engine's thread.
-            let open = (flavors.into_iter(), Fits::new());
-            let asking = self.engine.pages(open, |(left, found), engine: &mut Engine| {
-                let next = left.next();
-                found.extend(next.clone().map(|flavor| (flavor.clone(), engine.largest_fits(&flavor))));
-                next.is_none()
+            // One pass over the nodes of one flavor at a time on the engine's thread.
+            let open = (flavors.into_iter(), None::<FitSearch>, Fits::new());
+            let asking = self.engine.pages(open, |(left, search, found), engine: &mut Engine| {
+                let next = search.take().or_else(|| left.next().map(FitSearch::new));
+                let Some(mut now) = next else { return true };
+                if engine.search_fits(&mut now) {
+                    found.push(now.into_found());
+                } else {
+                    *search = Some(now);
+                }
+                false
             });
-            asking.await.map(|(_, fits)| fits)
+            asking.await.map(|(.., fits)| fits)
         }))
     }
 
