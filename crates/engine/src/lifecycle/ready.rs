@@ -190,11 +190,11 @@ impl Engine {
         wanted.collect()
     }
 
-    /// Until when a Workload that waits is not admitted: its status says that pods ended which its job is to run, and is corrected only then. If that
-    /// takes longer than a minute, the job is admitted all the same.
+    /// Until when nothing is decided for a Workload that waits: its status as it is written, by which its pods are counted, says that some ended which
+    /// its job is to run. A minute after each correction at most, for which the answer may still be missing, or which another client undoes.
     pub(super) fn too_few_pods_until(&self, workload: &WorkloadKey) -> Option<Timestamp> {
         let entry = self.world.workloads.get(workload)?;
-        let known = &entry.status().reclaimable_pods;
+        let known = &entry.object.status.reclaimable_pods;
         if known.is_empty() || !self.config.on(Gate::ReclaimablePods) {
             return None;
         }
@@ -225,6 +225,7 @@ impl Engine {
         let list = (!next.reclaimable_pods.is_empty()).then_some(&next.reclaimable_pods);
         let status = json!({"reclaimablePods": list});
         self.patch_status(workload, Purpose::Reclaim, &status, next);
+        self.sync_core(workload);
         true
     }
 

@@ -137,6 +137,49 @@ fn a_job_is_not_admitted_for_the_pods_of_a_status_that_could_not_be_corrected() 
     }
 }
 
+/// In a queue of one a job of low priority runs, and one of two pods waits whose status says that one of them has ended. The queue is stopped.
+fn before_a_preemption() -> Cluster {
+    let mut c = Cluster::plain();
+    c.api.simple("1", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}}));
+    c.api.priority_class("high", 10);
+    c.api.add_job(job("team-a", "low", "lq", 1, "1"));
+    c.settle();
+    stop_queue(&mut c, "Hold");
+    let mut high = job("team-a", "high", "lq", 2, "1");
+    high.workload_priority_class = Some("high".to_owned());
+    high.reclaimable = vec![("main".to_owned(), 1)];
+    c.api.add_job(high);
+    c.settle();
+    assert_eq!(c.workload("high").status.unwrap().reclaimable_pods.len(), 1);
+    c
+}
+
+#[test]
+fn nothing_is_preempted_for_the_pods_of_a_status_that_is_being_corrected() {
+    let mut c = before_a_preemption();
+    stop_queue(&mut c, "None");
+    assert_eq!(c.written(Purpose::Evict), 1, "for one pod there is room");
+    for slow in [true, false] {
+        let mut c = before_a_preemption();
+        if slow {
+            c.slow = Some(Purpose::Reclaim);
+        } else {
+            c.refuse = Some((Purpose::Reclaim, WriteError::Transient("502".to_owned())));
+        }
+        c.api.edit_job("high", |job| job.view.reclaimable.clear());
+        c.settle();
+        stop_queue(&mut c, "None");
+        c.advance(5);
+        assert_eq!(c.written(Purpose::Evict), 0, "slow: {slow}");
+        c.refuse = None;
+        c.release();
+        c.advance(120);
+        assert!(c.workload("high").status.unwrap().reclaimable_pods.is_empty());
+        assert_eq!(c.written(Purpose::Evict), 0, "two never fit");
+        assert!(!c.api.job("low").view.suspended);
+    }
+}
+
 #[test]
 fn a_job_that_is_ending_is_neither_stopped_nor_started() {
     let mut c = Cluster::plain();
