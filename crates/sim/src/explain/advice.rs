@@ -75,8 +75,12 @@ advice! {
     CreatePriorityClass,
     /// Pods of its group must be made.
     CompleteGroup,
+    /// Pods of its group must be made again.
+    RecreatePods,
     /// The flavor needs a topology.
     GiveTopology,
+    /// The pods must request what a flavor with a topology has.
+    RequestOfTopology,
     /// No scheduling gate can hold its pods back until they have nodes.
     UseFlavorWithoutTopology,
     /// The Topology of the flavor must be made.

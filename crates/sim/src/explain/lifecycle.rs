@@ -115,7 +115,7 @@ fn pods_of_group_missing(workload: &Value) -> Option<Finding> {
     let text =
         "pods of its group were deleted or have failed; it is queued again when they have been replaced";
     let help = "create the missing pods of the group again, unless their controller does";
-    Some(Finding::new(Code::PodGroupIncomplete, text).with(Help::words(Advice::CompleteGroup, help)))
+    Some(Finding::new(Code::PodGroupIncomplete, text).with(Help::words(Advice::RecreatePods, help)))
 }
 
 fn backing_off(workload: &Value, now: Timestamp) -> Option<Finding> {

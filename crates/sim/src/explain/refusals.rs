@@ -238,7 +238,7 @@ fn none_with_topology(set: &str) -> Finding {
         "pod set {set} asks for nodes by topology, and no resource that it requests has a flavor with a topology in its ClusterQueue"
     );
     let help = "let the pods request a resource of which the ClusterQueue has a flavor with a topology (topologyName)";
-    Finding::new(Code::TopologyMismatch, text).with(Help::words(Advice::GiveTopology, help))
+    Finding::new(Code::TopologyMismatch, text).with(Help::words(Advice::RequestOfTopology, help))
 }
 
 fn flavor_labels(view: &View<'_>, flavor: &str) -> BTreeMap<String, String> {

@@ -54,7 +54,10 @@ fn shown(code: Code) -> Shown {
             Ends(&[unqueued::a_question_about_a_part_leads_to_the_whole_and_what_lets_that_start])
         }
         Code::PodGroupIncomplete => {
-            Ends(&[waiting::a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made])
+            Ends(&[
+                waiting::a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made,
+                waiting::a_preempted_group_is_queued_again_when_its_pods_are_made_again,
+            ])
         }
         Code::WithoutWorkload => Ends(&[
             unqueued::a_job_of_which_no_workload_can_be_made_says_why_and_starts_when_that_is_mended,
@@ -119,6 +122,7 @@ fn shown(code: Code) -> Shown {
             "pods_without_their_volume_run_when_it_is_made",
             "pods_with_a_gate_of_another_program_run_when_it_takes_the_gate_away",
             "pods_of_a_scheduler_that_does_not_run_run_when_it_does",
+            "pods_that_want_a_port_that_others_have_run_when_it_is_free",
         ]),
         Code::PodsNotRunning => {
             EndsOnAControlPlane(&["explain_is_true_from_a_missing_queue_to_pods_without_a_node"])

@@ -63,6 +63,14 @@ metadata: {name: plain}
 ---
 ";
 
+/// Pods that ask for a host, and for no resource whose flavor could have it.
+fn asking_for_nothing() -> String {
+    let job = JOB
+        .replace("template:\n    spec:", &with_topology("kubernetes.io/hostname"))
+        .replace(", resources: {requests: {cpu: 1}}", "");
+    [HOSTS, CLUSTER_QUEUE, LOCAL_QUEUE, &job].concat()
+}
+
 /// The beginning of a pod template that asks for one domain of a level.
 fn with_topology(level: &str) -> String {
     format!(
@@ -319,6 +327,24 @@ fn rows() -> Vec<Row> {
         row(
             "topology of a flavor without one, which is not asked for any more",
             plain.replace("template:\n    spec:", &with_topology("kubernetes.io/hostname")),
+            Code::TopologyMismatch,
+            &[],
+            Act::Follow("starts now if it asks for no topology"),
+        ),
+        row(
+            "topology for pods that request nothing",
+            asking_for_nothing(),
+            Code::TopologyMismatch,
+            &["no resource that it requests has a flavor with a topology in its ClusterQueue"],
+            Act::Change(
+                "let the pods request a resource of which the ClusterQueue has a flavor with a topology",
+                ("Job", "a", "mine"),
+                requests(&json!({"cpu": 1})),
+            ),
+        ),
+        row(
+            "topology for pods that request nothing, which is not asked for any more",
+            asking_for_nothing(),
             Code::TopologyMismatch,
             &[],
             Act::Follow("starts now if it asks for no topology"),

@@ -94,11 +94,10 @@ pub fn a_job_that_wants_no_pods_starts_when_it_wants_some() {
     assert!(runs(&simulation), "{}", explained.text());
 }
 
-#[test]
-pub fn a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made() {
-    let pod = |name: &str| {
-        format!(
-            "
+/// One of the two pods of the group `mine`.
+fn pod(name: &str) -> String {
+    format!(
+        "
 apiVersion: v1
 kind: Pod
 metadata:
@@ -111,8 +110,11 @@ spec:
   containers: [{{name: c, image: i, resources: {{requests: {{cpu: 1}}}}}}]
 ---
 "
-        )
-    };
+    )
+}
+
+#[test]
+pub fn a_group_that_lacks_pods_says_how_many_and_starts_when_they_are_made() {
     let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &pod("mine-0")].concat();
     let manifests = read(&world);
     let explained = question(&manifests, "mine-0").answer().unwrap();
@@ -123,6 +125,39 @@ spec:
     let mut simulation = cluster(&world);
     assert!(!runs(&simulation));
     for manifest in &read(&pod("mine-1")).objects {
+        simulation.apply(manifest).unwrap();
+    }
+    wait(&mut simulation, 60);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+pub fn a_preempted_group_is_queued_again_when_its_pods_are_made_again() {
+    let class = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: top}\nvalue: 9\n---\n";
+    let queue = CLUSTER_QUEUE
+        .replace(
+            "namespaceSelector: {}",
+            "namespaceSelector: {}\n  preemption: {withinClusterQueue: LowerPriority}",
+        )
+        .replace("nominalQuota: 10", "nominalQuota: 2");
+    let other = later(JOB, ", kueue.x-k8s.io/priority-class: top")
+        .replace("name: mine", "name: other")
+        .replace("parallelism: 4\n  completions: 4", "parallelism: 2\n  completions: 2")
+        .replace("sluice.dev/run-seconds: \"3600\"", "sluice.dev/run-seconds: \"120\"");
+    let pods = ["mine-0", "mine-1"].map(pod).concat();
+    let mut simulation = cluster(&[FLAVOR, &queue, LOCAL_QUEUE, class, &pods, &other].concat());
+    wait(&mut simulation, 60);
+    let own = simulation.objects(Kind::Workload).find(|(of, _)| *of.name == *"mine");
+    let workload = own.unwrap().1.clone();
+    let account = simulation.engine().account(Some(Kind::Workload), "a", "mine", 5).unwrap();
+    let explained = reported(workload, &account);
+    assert_eq!(explained.state, State::Waiting, "{}", explained.text());
+    let said = finding(&explained, Code::PodGroupIncomplete);
+    assert!(said.ends_with("it is queued again when they have been replaced"), "{said}");
+    carried_out(&explained, "create the missing pods of the group again, unless their controller does");
+    wait(&mut simulation, 120);
+    assert!(!runs(&simulation), "the other has ended, and nothing made the pods again");
+    for manifest in &read(&["mine-2", "mine-3"].map(pod).concat()).objects {
         simulation.apply(manifest).unwrap();
     }
     wait(&mut simulation, 60);
