@@ -74,6 +74,7 @@ impl Engine {
             return OwnWorkload::One(workload);
         }
         let matches = job.pods.against(&role_counts(entry)).matches;
+        let leaves = is(entry.status(), Type::Evicted) && (reserved(entry.status()) || !view.suspended);
         if !matches || waits_for_others(job, group, entry) {
             let why = "No matching Workload; restoring pod templates according to existent Workload";
             if matches || !self.stop_pods(key, view, why) && !self.is_active(key) {
@@ -83,7 +84,8 @@ impl Engine {
             }
             return OwnWorkload::Wait;
         }
-        if self.add_owners(key, &workload) {
+        // New owners come after it is stopped: neither a refused write nor ever more pods may delay a stop.
+        if !leaves && self.add_owners(key, &workload) {
             return OwnWorkload::Wait;
         }
         self.world.drop_pod_templates(key);

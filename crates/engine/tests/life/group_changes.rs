@@ -1,11 +1,12 @@
 //! Groups of pods whose users replace some, or change how many they are.
 
 use serde_json::json;
+use sluice_engine::{Purpose, WriteError};
 
 use crate::model::pods::{member, pod};
 use crate::model::{Api, Cluster, condition};
 use crate::plain_pods::{add_high, bed};
-use crate::pod_groups::{add, free, running};
+use crate::pod_groups::{add, free, run, running, workload};
 
 /// Their controller, or their user, makes them as soon as it sees that the others are being deleted.
 #[test]
@@ -24,6 +25,24 @@ fn replacements_wait_for_the_places_of_pods_that_are_leaving() {
     c.settle();
     assert_eq!(free(&c), ["r0", "r1"]);
     assert_eq!(c.notes("ExcessPodDeleted").len(), 1);
+}
+
+/// Its owners may be too many, or another webhook may refuse them.
+#[test]
+fn an_evicted_group_is_stopped_although_its_new_owner_is_refused() {
+    let mut c = bed("2");
+    add(&mut c, "p", 2, 2);
+    run(&mut c, "Running");
+    c.api.run_pod("p0", "Failed");
+    c.settle();
+    let why = "etcdserver: request is too large";
+    c.refuse = Some((Purpose::UpdateWorkload, WriteError::Refused(why.to_owned())));
+    add(&mut c, "r", 1, 2);
+    assert!(c.refused > 0 && condition(&workload(&c), "Admitted") == "True");
+    let group = Api::workload_ref(&workload(&c));
+    c.api.edit(&group, &json!({"spec": {"active": false}}));
+    c.advance(900);
+    assert_eq!(condition(&workload(&c), "QuotaReserved"), "False");
 }
 
 /// A group of `total` pods of the role `main` waits behind the pod `first`.
