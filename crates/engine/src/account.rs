@@ -308,7 +308,8 @@ impl Engine {
 /// Which pod sets found no place on the nodes of which flavors.
 fn short_of(decision: Option<&Unadmitted>) -> Vec<Short> {
     let Some(decision) = decision else { return Vec::new() };
-    let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail else {
+    let (Detail::Flavors { pod_sets, .. } | Detail::PreemptionLoop { pod_sets, .. }) = &decision.detail
+    else {
         return Vec::new();
     };
     let each = pod_sets.iter().flat_map(|set| set.refusals.iter().map(move |refusal| (set, refusal)));

@@ -31,7 +31,10 @@ pub(super) enum ScrapePosition {
     /// Flavors, for those with a topology.
     Flavor(Option<Name>),
     /// What fits onto the nodes of the next one, in the domains of this topology.
-    Fits { topology: String, search: FitSearch },
+    Fits {
+        topology: String,
+        search: FitSearch,
+    },
     LocalQueue(Option<(Name, Name)>),
     /// Cohorts that have an object, for their names and their parents' names.
     Named(Option<Name>),
