@@ -34,7 +34,7 @@ fn quota(c: &mut Cluster, old: &str, new: &str) {
 fn child(c: &Cluster, index: u32) -> JobView {
     let set = &c.api.job("set").view;
     let mut child = job("team-a", &format!("set-main-{index}"), "", 1, "1");
-    child.controller = made_by(set);
+    child.controller = Some(made_by(set));
     child.generation = 3;
     child.suspended_condition = Some((true, c.now + jiff::SignedDuration::from_secs(1)));
     child.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
@@ -116,7 +116,7 @@ fn an_annotation_that_is_no_longer_there_goes_too() {
 fn launcher(c: &Cluster) -> JobView {
     let set = &c.api.job("mpi").view;
     let mut launcher = job("team-a", "mpi-launcher", "", 1, "1");
-    launcher.controller = made_by(set);
+    launcher.controller = Some(made_by(set));
     launcher.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
     let own = &mut launcher.pod_sets[0].scheduling.labels;
     own.insert("training.kubeflow.org/job-name".to_owned(), "mpi".to_owned());

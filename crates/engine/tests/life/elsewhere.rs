@@ -131,7 +131,7 @@ fn a_part_that_runs_on_other_nodes_than_its_job_is_deleted_for_its_controller_to
     c.settle();
     let part = |c: &Cluster, selector: &[(&str, &str)]| {
         let mut part = job("team-a", "a-main-0", "", 1, "1");
-        part.controller = made_by(&c.api.job("a").view);
+        part.controller = Some(made_by(&c.api.job("a").view));
         let own = selector.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned()));
         part.pod_sets[0].scheduling.node_selector = own.collect();
         part

@@ -299,7 +299,7 @@ fn the_highest_managed_parent_counts_and_only_what_may_have_made_the_others() {
         c.settle();
         assert_eq!(condition(&c.workload(name), "Admitted"), "True");
         let mut within = bare(errand(), "team-a", &format!("in-{name}"), "lq");
-        within.controller = made_by(&c.api.job(name).view);
+        within.controller = Some(made_by(&c.api.job(name).view));
         c.api.add_job(within);
         let of = uid(&c, &format!("in-{name}"));
         child(&mut c, &format!("below-{name}"), "lq", (&format!("in-{name}"), &of));

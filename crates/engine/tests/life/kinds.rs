@@ -313,7 +313,7 @@ fn with_part(
     // Its controller made it of the job as that is now.
     view.pod_sets.clone_from(&c.api.job("above").view.pod_sets);
     view.pod_sets[0].count = if large { 2 } else { 1 };
-    view.controller = made_by(&c.api.job("above").view);
+    view.controller = Some(made_by(&c.api.job("above").view));
     (view.suspended, view.active) = (false, true);
     c.api.add_job(view);
     let reference = ObjectRef::namespaced(Kind::Job(part), "team-a", name);

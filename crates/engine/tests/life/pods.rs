@@ -32,7 +32,7 @@ fn full(kind: JobKind, config: EngineConfig) -> Cluster {
 
 /// Makes `child` a Job that the JobSet `old` controls.
 pub fn controlled(c: &Cluster, child: &mut JobView) {
-    child.controller = made_by(&c.api.job("old").view);
+    child.controller = Some(made_by(&c.api.job("old").view));
 }
 
 /// A child Job of `old` with pods that run.

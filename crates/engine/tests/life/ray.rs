@@ -58,7 +58,7 @@ pub fn made(c: &Cluster, above: &str, kind: JobKind, name: &str, queue: &str) ->
         part.pod_sets.clone_from(&view.pod_sets);
     }
     (part.suspended, part.active) = (view.suspended, !view.suspended);
-    part.controller = made_by(view);
+    part.controller = Some(made_by(view));
     part
 }
 

@@ -68,7 +68,7 @@ fn with_part() -> (Cluster, JobView) {
     c.api.add_job(set);
     c.settle();
     let mut part = job("team-a", PART, "", 1, "1");
-    part.controller = made_by(&c.api.job("set").view);
+    part.controller = Some(made_by(&c.api.job("set").view));
     (c, part)
 }
 

@@ -30,7 +30,7 @@ pub fn with_set(has_default: bool) -> Cluster {
 /// A Job whose controller is the JobSet.
 pub fn below_set(c: &Cluster, name: &str, queue: &str, count: i32, cpu: &str) -> JobView {
     let mut child = job("team-a", name, queue, count, cpu);
-    child.controller = made_by(&c.api.job("set").view);
+    child.controller = Some(made_by(&c.api.job("set").view));
     child
 }
 
@@ -93,7 +93,7 @@ fn what_launches_or_submits_has_no_more_pods_than_were_admitted() {
             let started = c.api.jobs().next().unwrap().1.view.clone();
             let mut part = job("team-a", name, "", count, cpu);
             part.pod_sets[0].scheduling.clone_from(&started.pod_sets[0].scheduling);
-            part.controller = made_by(&started);
+            part.controller = Some(made_by(&started));
             (part.suspended, part.active) = (false, true);
             c.api.add_job(part);
             c.restart();

@@ -178,7 +178,7 @@ fn the_child_of_a_managed_job_runs_on_the_quota_of_its_ancestor() {
     let mut child = job("team-a", "child", "", 4, "1");
     child.suspended = false;
     child.active = true;
-    child.controller = made_by(&c.api.job("parent").view);
+    child.controller = Some(made_by(&c.api.job("parent").view));
     c.api.add_job(child);
     c.settle();
     assert!(c.api.job("child").view.suspended, "its ancestor's workload is not admitted");
@@ -241,7 +241,7 @@ fn a_job_below_one_of_a_declared_kind_is_queued_by_itself_where_it_is_managed_it
         c.settle();
         let mut below = job("team-a", "below", queue, 1, "1");
         (below.suspended, below.active) = (false, true);
-        below.controller = made_by(&c.api.job("above").view);
+        below.controller = Some(made_by(&c.api.job("above").view));
         c.api.add_job(below);
         c.api.edit_job("below", |job| job.started_by_user = true);
         c.advance(60);

@@ -109,7 +109,7 @@ pub fn add_jobset(c: &mut Cluster, count: i32, cpu: &str) {
     view.job.kind = JobKind::JOB_SET;
     view.pod_sets = vec![pod_set("node", count, cpu)];
     (view.suspended, view.active) = (false, true);
-    view.controller = made_by(&c.api.job("fit").view);
+    view.controller = Some(made_by(&c.api.job("fit").view));
     c.api.add_job(view);
 }
 

@@ -69,8 +69,8 @@ fn a_page_about_a_large_topology_makes_one_pass_over_its_nodes_at_most() {
     };
     let shapes = series("sluice_topology_largest_fit_of_shape");
     assert_eq!((shapes.len(), series("sluice_topology_largest_fit").len()), (8 * 2, 2));
-    let paged: Vec<_> = scrape.into_values().collect();
-    assert!(shapes.iter().all(|gauge| paged.contains(gauge)), "one page says what all say");
+    let gauges: Vec<_> = scrape.into_values().collect();
+    assert!(shapes.iter().all(|gauge| gauges.contains(gauge)), "one page says what all say");
 
     let mut search = FitSearch::new("tas".into());
     let mut steps = 0;

@@ -62,14 +62,14 @@ pub fn wrapped(kind: JobKind, name: &str) -> Arc<Wrapped> {
 }
 
 /// The reference of an object to the job whose controller made it.
-pub fn made_by(job: &JobView) -> Option<ControllerRef> {
+pub fn made_by(job: &JobView) -> ControllerRef {
     let JobRef { kind, name, uid, .. } = &job.job;
-    Some(ControllerRef {
+    ControllerRef {
         api_version: kind.api_version().to_owned(),
         kind: kind.kind().to_owned(),
         name: name.to_string(),
         uid: uid.to_string(),
-    })
+    }
 }
 
 /// A suspended batch Job with one pod set.

@@ -165,7 +165,7 @@ fn play(purpose: Purpose, c: &mut Cluster) {
             c.settle();
             let mut child = job("team-a", "child", "", 1, "1");
             child.suspended = false;
-            child.controller = made_by(&c.api.job("parent").view);
+            child.controller = Some(made_by(&c.api.job("parent").view));
             c.api.add_job(child);
         }
         Purpose::FailPod | Purpose::DeletePod => stuck_pod(c),

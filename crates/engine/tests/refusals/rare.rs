@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodSchedulingGate;
 use serde_json::{Value, json};
-use sluice_api::job::{JobKind, JobView, TemplateKind};
+use sluice_api::job::{JobKind, TemplateKind};
 use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
@@ -56,7 +56,7 @@ fn child_of_another_flavor() -> Cluster {
     c.settle();
     let set = c.api.job("set").view.clone();
     let mut child = job("team-a", "set-main-0", "", 1, "1");
-    child.controller = made_by(&set);
+    child.controller = Some(made_by(&set));
     child.generation = 3;
     child.pod_sets[0].scheduling = set.pod_sets[0].scheduling.clone();
     c.api.add_job(child);
@@ -74,7 +74,7 @@ fn launcher_before_the_start() -> Cluster {
     c.api.add_job(mpi);
     c.settle();
     let mut launcher = job("team-a", "mpi-launcher", "", 1, "1");
-    launcher.controller = made_by(&c.api.job("mpi").view);
+    launcher.controller = Some(made_by(&c.api.job("mpi").view));
     c.api.add_job(launcher);
     c.settle();
     c
@@ -103,7 +103,7 @@ fn trainjob() -> Cluster {
 
 fn jobset_with_more_pods(c: &mut Cluster) {
     let mut set = job("team-a", "fit", "", 3, "1");
-    set.controller = made_by(&c.api.job("fit").view);
+    set.controller = Some(made_by(&c.api.job("fit").view));
     set.job.kind = JobKind::JOB_SET;
     set.pod_sets = vec![pod_set("node", 3, "1")];
     (set.suspended, set.active) = (false, true);
