@@ -294,7 +294,7 @@ impl<'a> FreeCapacity<'a> {
             };
             let Some(nodes) = found.iter().find(same) else { return false };
             let is_usable = |(place, _): &(PlaceId, i64)| {
-                assigned.at.of(nodes.flavor, *place).iter().any(|number| set.nodes.contains(*number))
+                assigned.at.of(nodes.flavor, *place).any(|number| set.nodes.contains(number))
             };
             if !nodes.pods.places.iter().all(is_usable) {
                 return false;
@@ -386,7 +386,7 @@ impl Assigned<'_> {
     /// The domains that pods are in.
     fn domains(&self, names: &[&str], placed: &PodSetNodes) -> Domains {
         let path = |(place, _): &(PlaceId, i64)| {
-            let node = *self.at.of(placed.flavor, *place).first()?;
+            let node = self.at.of(placed.flavor, *place).next()?;
             self.nodes.path(names[node], placed.flavor)
         };
         (self.nodes.levels(placed.flavor).to_vec(), placed.pods.places.iter().map(path).collect())
@@ -396,7 +396,7 @@ impl Assigned<'_> {
     fn take_of(&self, free: &mut FreeNodes<'_>, set: &SetNeeds<'_>, placed: &PodSetNodes) {
         let takes = free.takes(set.per_pod);
         for (place, count) in &placed.pods.places {
-            let nodes = self.at.of(placed.flavor, *place).iter().copied();
+            let nodes = self.at.of(placed.flavor, *place);
             free.place_on(&takes, nodes.filter(|node| set.nodes.contains(*node)), *count);
         }
     }

@@ -4,27 +4,23 @@ use smallvec::SmallVec;
 
 use crate::intern::{FlavorId, PlaceId};
 
-/// The numbers of the nodes of each place, as the trees of the flavors have them: by flavor and place. Most places are one node.
+/// The numbers of the nodes of each place, by place, each with the flavor in whose tree it is there. Most places are one node of one flavor.
 #[derive(Debug, Default)]
-pub(super) struct NodesAt(Vec<Vec<SmallVec<[usize; 1]>>>);
+pub(super) struct NodesAt(Vec<SmallVec<[(FlavorId, usize); 1]>>);
 
 impl NodesAt {
     /// The node of this number is at a place.
     pub(super) fn add(&mut self, (flavor, place): (FlavorId, PlaceId), node: usize) {
-        if self.0.len() <= flavor.at() {
-            self.0.resize_with(flavor.at() + 1, Vec::new);
+        if self.0.len() <= place.at() {
+            self.0.resize_with(place.at() + 1, SmallVec::new);
         }
-        let places = &mut self.0[flavor.at()];
-        if places.len() <= place.at() {
-            places.resize_with(place.at() + 1, SmallVec::new);
-        }
-        places[place.at()].push(node);
+        self.0[place.at()].push((flavor, node));
     }
 
     /// Those of one place, in the order in which they were added.
-    pub(super) fn of(&self, flavor: FlavorId, place: PlaceId) -> &[usize] {
-        let places = self.0.get(flavor.at());
-        places.and_then(|places| places.get(place.at())).map_or(&[], SmallVec::as_slice)
+    pub(super) fn of(&self, flavor: FlavorId, place: PlaceId) -> impl Iterator<Item = usize> {
+        let all = self.0.get(place.at()).map_or(&[][..], SmallVec::as_slice);
+        all.iter().filter(move |(of, _)| *of == flavor).map(|(_, node)| *node)
     }
 }
 
@@ -39,8 +35,8 @@ mod tests {
         for (place, node) in [(at(2, 5), 0), (at(2, 1), 1), (at(0, 5), 2), (at(2, 5), 3)] {
             nodes.add(place, node);
         }
-        let of = |flavor, place| nodes.of(FlavorId(flavor), PlaceId(place));
-        assert_eq!((of(2, 5), of(2, 1), of(0, 5)), (&[0, 3][..], &[1][..], &[2][..]));
-        assert!([of(0, 1), of(1, 0), of(2, 9), of(7, 0)].iter().all(|nodes| nodes.is_empty()));
+        let of = |flavor, place| nodes.of(FlavorId(flavor), PlaceId(place)).collect::<Vec<_>>();
+        assert_eq!([of(2, 5), of(2, 1), of(0, 5)], [vec![0, 3], vec![1], vec![2]]);
+        assert!([of(0, 1), of(1, 0), of(2, 9), of(7, 0)].iter().all(Vec::is_empty));
     }
 }

@@ -91,9 +91,9 @@ async fn read(
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let job = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
             let Some(counts) = counted.get(&job) else { continue };
-            if let Some(more) = more_than(&sluice_jobs::observe(kind, &object), counts) {
-                let plural = kind.integration().plural;
-                lines.push(format!("{plural} {}/{} will be stopped and queued again: {more}", job.0, job.1));
+            let plural = kind.integration().plural;
+            if let Some(why) = stopped_because(&sluice_jobs::observe(kind, &object), counts) {
+                lines.push(format!("{plural} {}/{} will be stopped: {why}", job.0, job.1));
             }
         }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -103,15 +103,23 @@ async fn read(
     }
 }
 
-/// The pod set of which a running job makes more pods than were counted.
-fn more_than(view: &JobView, counted: &BTreeMap<String, i64>) -> Option<String> {
-    if view.suspended || view.finished.is_some() || view.invalid.is_some() {
+/// Why a running job does not keep running: it makes more pods of a pod set than were counted, or it cannot be read and its controller follows changes.
+fn stopped_because(view: &JobView, counted: &BTreeMap<String, i64>) -> Option<String> {
+    if view.suspended || view.finished.is_some() {
         return None;
+    }
+    if let Some(why) = &view.invalid {
+        let follows = view.job.kind.integration().follows_changes;
+        return follows.then(|| format!("it cannot be queued: {why}"));
     }
     view.pod_sets.iter().find_map(|set| {
         let (makes, counted) = (i64::from(set.count), counted.get(&set.name).copied().unwrap_or(0));
-        (makes > counted)
-            .then(|| format!("it makes {makes} pods of {}, but its Workload counts {counted}", set.name))
+        (makes > counted).then(|| {
+            format!(
+                "it makes {makes} pods of {}, but its Workload counts {counted}; it is queued again",
+                set.name
+            )
+        })
     })
 }
 
@@ -162,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_job_that_makes_more_pods_than_were_counted_is_named() {
+    fn a_running_job_that_makes_more_pods_than_were_counted_or_cannot_be_read_is_named() {
         let application = |instances: Value| {
             json!({
                 "apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication",
@@ -178,12 +186,17 @@ mod tests {
         let view = |instances| sluice_jobs::observe(JobKind::SPARK_APPLICATION, &application(instances));
         let counts =
             |executors: i64| BTreeMap::from([("driver".to_owned(), 1), ("executor".to_owned(), executors)]);
-        assert_eq!(more_than(&view(json!(2)), &counts(2)), None);
-        assert_eq!(more_than(&view(json!(2)), &counts(3)), None);
-        let more = more_than(&view(Value::Null), &counts(0)).unwrap();
-        assert_eq!(more, "it makes 2 pods of executor, but its Workload counts 0");
-        let mut waits = view(json!(2));
-        waits.suspended = true;
-        assert_eq!(more_than(&waits, &counts(0)), None);
+        assert_eq!(stopped_because(&view(json!(2)), &counts(2)), None);
+        assert_eq!(stopped_because(&view(json!(2)), &counts(3)), None);
+        let more = stopped_because(&view(Value::Null), &counts(0)).unwrap();
+        assert_eq!(more, "it makes 2 pods of executor, but its Workload counts 0; it is queued again");
+        let mut unread = view(json!(2));
+        unread.invalid = Some("spec.driver.cores is odd".to_owned());
+        let why = stopped_because(&unread, &counts(2)).unwrap();
+        assert_eq!(why, "it cannot be queued: spec.driver.cores is odd");
+        for mut waits in [view(json!(2)), unread] {
+            waits.suspended = true;
+            assert_eq!(stopped_because(&waits, &counts(0)), None);
+        }
     }
 }

@@ -92,8 +92,10 @@ impl Engine {
                 let pause = entry.retry.until().filter(|_| entry.retry.waits(self.now)).map(time);
                 // It gets nothing that cannot be written; nor does, for that reason, another one before it.
                 let backoff = requeue_at.filter(|at| *at > time(self.now));
-                *keeps_place = pause.is_some() && backoff.is_none();
-                *requeue_at = (*requeue_at).max(pause).max(self.too_few_pods_until(key).map(time));
+                // Nor does one whose status is being corrected, for as long as the answer takes.
+                let corrected = self.too_few_pods_until(key).map(time);
+                *keeps_place = (pause.is_some() || corrected.is_some()) && backoff.is_none();
+                *requeue_at = (*requeue_at).max(pause).max(corrected);
             }
             WorkloadState::Inactive => {}
         }

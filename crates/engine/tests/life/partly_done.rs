@@ -181,6 +181,28 @@ fn nothing_is_preempted_for_the_pods_of_a_status_that_is_being_corrected() {
 }
 
 #[test]
+fn a_job_whose_status_is_being_corrected_keeps_its_place_in_a_strict_queue() {
+    let mut c = Cluster::plain();
+    c.api.simple("2", &json!({"queueingStrategy": "StrictFIFO"}));
+    stop_queue(&mut c, "Hold");
+    let mut first = job("team-a", "first", "lq", 2, "1");
+    first.reclaimable = vec![("main".to_owned(), 1)];
+    c.api.add_job(first);
+    c.settle();
+    c.api.add_job(job("team-a", "second", "lq", 1, "1"));
+    c.settle();
+    c.slow = Some(Purpose::Reclaim);
+    c.api.edit_job("first", |job| job.view.reclaimable.clear());
+    c.settle();
+    stop_queue(&mut c, "None");
+    c.advance(5);
+    assert!(["first", "second"].iter().all(|name| c.api.job(name).view.suspended));
+    c.release();
+    c.advance(120);
+    assert!(!c.api.job("first").view.suspended && c.api.job("second").view.suspended);
+}
+
+#[test]
 fn a_job_that_is_ending_is_neither_stopped_nor_started() {
     let mut c = Cluster::plain();
     c.api.simple("1", &json!({}));
