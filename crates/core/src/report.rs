@@ -72,6 +72,8 @@ pub enum Outcome {
     SecondPass(Result<Vec<(Name, SharedAssignment)>, String>),
     /// The same after a node without a replacement was lost: slices moved as a whole.
     SlicesMoved(SlicesMoved),
+    /// Only nodes that are lent out in the cohort have room for its slice: these victims borrow them, and it waits until they are gone.
+    SliceReclaims(Vec<Victim>),
     /// There are no other nodes for the pods on these unhealthy ones: it has to be evicted (docs/reference/06-algorithm.md 6.14). And why its slice
     /// could not move, if slices may ([`crate::SliceMoves`]).
     NodesNotReplaced(Vec<Name>, Option<String>),

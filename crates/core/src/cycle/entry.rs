@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::queue::OrderKey;
 use crate::reason::Unadmitted;
 use crate::report::CycleReport;
+use crate::second_pass::LentNodes;
 use crate::topology::PlacedPods;
 use crate::view::{Head, Target};
 
@@ -64,6 +65,8 @@ pub(super) struct Entry {
     pub(super) early: Option<(Arc<Unadmitted>, Requeue)>,
     /// It holds quota, and this is its second pass; its number, from 1.
     pub(super) second_pass: Option<u32>,
+    /// What its slice waits for since an earlier pass.
+    pub(super) lent: Option<LentNodes>,
 }
 
 /// The decisions of a cycle so far, and the usage that only lasts for it.
@@ -109,6 +112,7 @@ impl Entry {
             precedence: Precedence::InOrder,
             early: None,
             second_pass: Some(iteration),
+            lent: None,
         }
     }
 }

@@ -79,6 +79,7 @@ impl Scheduler {
             recomputed: false,
             early: None,
             second_pass: None,
+            lent: None,
         })
     }
 

@@ -31,13 +31,14 @@ impl Scheduler {
     pub fn cycle(&mut self, now: Time) -> CycleReport {
         self.wake(now);
         self.cycle += 1;
+        let mut state = CycleState::default();
+        state.report.cycle = self.cycle;
+        self.take_lent_back(now, &mut state);
         let local_usage = self.rank_locals();
         // One head per active ClusterQueue. Nominations do not depend on which other heads are taken, so each head is nominated at once, while its
         // data is in the processor's caches.
         let ready: Vec<QueueId> = self.agenda.ready.iter().copied().collect();
         let displaced = self.first_displaced();
-        let mut state = CycleState::default();
-        state.report.cycle = self.cycle;
         let mut entries = self.take_second_passes(now, &mut state);
         entries.reserve(ready.len());
         for id in ready {

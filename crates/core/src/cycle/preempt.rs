@@ -5,15 +5,36 @@ use super::requeue::{flavors, why};
 use crate::reason::Reason;
 use crate::report::{CycleReport, Outcome, Victim};
 use crate::scheduler::Scheduler;
+use crate::view::{Head, Target};
 use crate::workloads::Place;
 
 impl Scheduler {
     /// Records the victims; the entry waits for them in its heap.
     pub(super) fn preempt(&mut self, entry: &Entry, state: &mut CycleState) {
         let id = entry.head.workload;
-        let mut victims = Vec::with_capacity(entry.targets.len());
-        let preemptor_path = self.world.forest.node(entry.head.node).path.clone();
-        for target in &entry.targets {
+        let victims = self.take_victims(&entry.head, &entry.targets, state);
+        if let Some(slice) = entry.replaced {
+            self.world.workloads.get_mut(slice).taken_in_cycle = self.cycle;
+        }
+        // The next attempt looks at all flavors again.
+        self.world.workloads.get_mut(id).last_assignment = None;
+        let reason = Reason::WaitingForPreemptedWorkloads;
+        let why = why(entry, flavors(entry, victims.len()), reason);
+        let outcome = Outcome::Preempting { victims, why: why.clone() };
+        state.report.entries.push(self.report(entry, outcome));
+        self.requeue(entry, &why, Requeue::PendingPreemption, state);
+    }
+
+    /// Takes victims: no other entry of the cycle gets them, and they are evicted at its end.
+    pub(super) fn take_victims(
+        &mut self,
+        head: &Head,
+        targets: &[Target],
+        state: &mut CycleState,
+    ) -> Vec<Victim> {
+        let mut victims = Vec::with_capacity(targets.len());
+        let preemptor_path = self.world.forest.node(head.node).path.clone();
+        for target in targets {
             let workload = self.world.workloads.get_mut(target.workload);
             workload.taken_in_cycle = self.cycle;
             let Some(reservation) = workload.reservation() else { continue };
@@ -28,18 +49,9 @@ impl Scheduler {
                 preemptee_path: self.world.forest.node(queue.node).path.clone(),
                 already_evicted: reservation.evicted,
             });
-            state.victims.push((target.workload, id));
+            state.victims.push((target.workload, head.workload));
         }
-        if let Some(slice) = entry.replaced {
-            self.world.workloads.get_mut(slice).taken_in_cycle = self.cycle;
-        }
-        // The next attempt looks at all flavors again.
-        self.world.workloads.get_mut(id).last_assignment = None;
-        let reason = Reason::WaitingForPreemptedWorkloads;
-        let why = why(entry, flavors(entry, victims.len()), reason);
-        let outcome = Outcome::Preempting { victims, why: why.clone() };
-        state.report.entries.push(self.report(entry, outcome));
-        self.requeue(entry, &why, Requeue::PendingPreemption, state);
+        victims
     }
 
     /// Takes back what only lasted for the cycle, and marks the victims.

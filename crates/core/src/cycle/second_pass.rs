@@ -1,5 +1,9 @@
 //! Second passes (docs/reference/06-algorithm.md 6.15): workloads with quota that are evaluated once more, because their pods waited for checks
 //! before they got nodes, or because one of their nodes failed.
+//!
+//! Where slices move, which is not in Kueue, nodes that are lent out in the cohort come back for a slice. The slice takes no quota, so that of the
+//! evicted workloads is free before their pods have left, and they could be admitted onto the same nodes again. Therefore the slice has its turn
+//! before all heads of each cycle, and keeps these nodes from them until it is there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,18 +11,62 @@ use std::sync::Arc;
 use super::entry::{CycleState, Entry};
 use crate::Name;
 use crate::books::Basis;
-use crate::intern::{FlavorId, WorkloadId};
+use crate::intern::{FlavorId, FrId, WorkloadId};
 use crate::placement::{self, DemandedPodSet, WorkloadToPlace};
+use crate::preemption::{self, PreemptionRequest};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
 use crate::report::{Outcome, SlicesMoved};
 use crate::scheduler::Scheduler;
+use crate::second_pass::LentNodes;
 use crate::spec::Time;
-use crate::topology::SharedAssignment;
-use crate::view::Head;
+use crate::topology::{PlacedPods, SharedAssignment, SliceMoves};
+use crate::view::{Head, Target, View};
 use crate::workload::PodSetSpec;
 use crate::workloads::{Place, PodSetNodes, TopologyReservation};
 
+/// How long a slice waits for pods that are still on its nodes after their workloads gave their quota back, in nanoseconds: twice the usual grace
+/// period of a pod.
+const PODS_LEAVE_WITHIN: i64 = 60_000_000_000;
+
+/// Why pods have no nodes.
+struct NotPlaced {
+    /// As the event says it.
+    why: String,
+    /// Why their slice cannot move, if slices may.
+    slice: Option<String>,
+    /// What borrows nodes that it could move to.
+    lent: Option<Lent>,
+}
+
+/// Nodes for a slice that are free without these workloads.
+struct Lent {
+    targets: Vec<Target>,
+    /// The pods of the slice that will be there.
+    pods: Vec<PlacedPods>,
+}
+
 impl Scheduler {
+    /// Slices that wait for lent nodes have their turn before all heads are nominated: what was evicted for them must not get these nodes again.
+    pub(super) fn take_lent_back(&mut self, now: Time, state: &mut CycleState) {
+        let waiting = self.agenda.second_passes.take_lent();
+        if waiting.is_empty() {
+            return;
+        }
+        for (id, (iteration, lent)) in waiting {
+            let Some(mut entry) = self.second_pass_entry((id, iteration)) else { continue };
+            entry.lent = Some(lent);
+            match self.second_pass_objection(&entry) {
+                Some(why) => self.second_pass_failed(&entry, why, now, state),
+                None => self.second_pass(&entry, now, state),
+            }
+            if !self.agenda.second_passes.waits_for_lent(id) {
+                self.keeps_no_nodes(id);
+            }
+        }
+        // What waited for these nodes is tried in this cycle.
+        self.refresh();
+    }
+
     /// The workloads whose second pass is due: heads beside those of the queues. Those of an inactive ClusterQueue fail.
     pub(super) fn take_second_passes(&mut self, now: Time, state: &mut CycleState) -> Vec<Entry> {
         let mut entries = Vec::new();
@@ -65,10 +113,12 @@ impl Scheduler {
         };
         let delayed = topology.is_delayed();
         let lost = topology.unhealthy_in_use();
+        let may_move = topology.state.slice_moves == SliceMoves::Allowed;
+        let waits = entry.lent.clone().filter(|lent| may_move && now < lent.until);
         // Reservations of heads without victims do not count against workloads with quota.
-        let found = self.without_reserved(state, |core| core.place_second(id, &topology, delayed));
-        let outcome = match found {
-            Ok(nodes) => {
+        let found = self.without_reserved(state, |core| core.place_second(entry, &topology, delayed));
+        let outcome = match (found, waits) {
+            (Ok(nodes), _) => {
                 let (pods, to) = moved(&topology, &nodes);
                 let nodes = self.hold_nodes(id, *topology, nodes);
                 if pods > 0 {
@@ -77,10 +127,14 @@ impl Scheduler {
                     Outcome::SecondPass(Ok(nodes))
                 }
             }
-            Err((_, slice)) if !delayed && self.world.config.gates.tas_failed_node_replacement_fail_fast => {
+            (Err(NotPlaced { lent: Some(lent), .. }), _) => return self.reclaim(entry, lent, now, state),
+            (Err(_), Some(lent)) => return self.keep_for_slice(entry, lent, state),
+            (Err(NotPlaced { slice, .. }), None)
+                if !delayed && self.world.config.gates.tas_failed_node_replacement_fail_fast =>
+            {
                 Outcome::NodesNotReplaced(lost, slice)
             }
-            Err((why, slice)) => {
+            (Err(NotPlaced { why, slice, .. }), None) => {
                 let slice = slice.map(|slice| format!("; the slice cannot move: {slice}"));
                 return self.second_pass_failed(entry, why + &slice.unwrap_or_default(), now, state);
             }
@@ -89,17 +143,17 @@ impl Scheduler {
         state.report.entries.push(self.report(entry, outcome));
     }
 
-    /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none, and why their slice cannot move, if slices may.
-    /// Its usage stays.
+    /// Nodes for the pods that wait for some, or that are on unhealthy ones; else why there are none. Its usage stays.
     fn place_second(
         &mut self,
-        id: WorkloadId,
+        entry: &Entry,
         topology: &TopologyReservation,
         delayed: bool,
-    ) -> Result<Vec<PodSetNodes>, (String, Option<String>)> {
+    ) -> Result<Vec<PodSetNodes>, NotPlaced> {
         let mut view = self.view(Basis::Now, &[]);
         let world = view.world;
-        let shape = world.workloads.get(id).shape;
+        let workload = world.workloads.get(entry.head.workload);
+        let shape = workload.shape;
         let lost: &[Name] = &topology.state.unhealthy_nodes;
         let concerned = |nodes: &&PodSetNodes| match &nodes.assignment {
             None => delayed,
@@ -117,14 +171,35 @@ impl Scheduler {
             slice_moves: topology.state.slice_moves.clone(),
         };
         // Its usage stays counted: only pods of lost nodes are placed again.
-        let found = placement::place(&mut view, &demand, false);
-        found.map_err(|unplaced| {
-            let group = &demand.groups[unplaced.group];
-            let flavor = world.names.flavor_name(group.flavor).clone();
-            let slice = unplaced.failure.slice().map(str::to_owned);
-            let failure = Arc::new(unplaced.failure);
-            (Refusal::NoPlacement { flavor, failure, placed: Vec::new() }.to_string(), slice)
-        })
+        let unplaced = match placement::place(&mut view, &demand, false) {
+            Ok(nodes) => return Ok(nodes),
+            Err(unplaced) => unplaced,
+        };
+        let slice = unplaced.failure.slice().map(str::to_owned);
+        let reclaims = slice.is_some() && demand.slice_moves == SliceMoves::Allowed && !workload.gated;
+        let lent = if reclaims { lent_out(&mut view, entry, topology, &demand) } else { None };
+        let flavor = world.names.flavor_name(demand.groups[unplaced.group].flavor).clone();
+        let failure = Arc::new(unplaced.failure);
+        let why = Refusal::NoPlacement { flavor, failure, placed: Vec::new() }.to_string();
+        Err(NotPlaced { why, slice, lent })
+    }
+
+    /// Evicts what borrows the nodes that a slice can move to.
+    fn reclaim(&mut self, entry: &Entry, lent: Lent, now: Time, state: &mut CycleState) {
+        let victims = self.take_victims(&entry.head, &lent.targets, state);
+        state.report.entries.push(self.report(entry, Outcome::SliceReclaims(victims)));
+        let until = Time(now.0.saturating_add(PODS_LEAVE_WITHIN));
+        self.keep_for_slice(entry, LentNodes { until, pods: lent.pods }, state);
+    }
+
+    /// Keeps the nodes that a slice waits for from all other entries of the cycle. It has its turn again in the next one.
+    fn keep_for_slice(&mut self, entry: &Entry, lent: LentNodes, state: &mut CycleState) {
+        for pods in &lent.pods {
+            self.books.nodes.add(pods);
+            state.transient_pods.push(pods.clone());
+        }
+        let iteration = entry.second_pass.unwrap_or_default();
+        self.agenda.second_passes.wait_for_lent(entry.head.workload, iteration, lent);
     }
 
     /// Replaces the nodes of a workload; returns the new ones. Places that its pods leave stay used until that is written: no other pod may be placed
@@ -177,6 +252,45 @@ impl Scheduler {
         self.agenda.second_passes.push(entry.head.workload, iteration, now);
         state.report.entries.push(self.report(entry, Outcome::SecondPass(Err(why))));
     }
+}
+
+/// What has to go from nodes that the cohort has lent out so that a slice moves there. A slice that waits already has had its victims: only what is
+/// evicted anyway is looked at.
+fn lent_out(
+    view: &mut View<'_>,
+    entry: &Entry,
+    topology: &TopologyReservation,
+    demand: &WorkloadToPlace<'_>,
+) -> Option<Lent> {
+    let world = view.world;
+    let is_concerned = |pair: &FrId| {
+        let (flavor, _) = world.names.flavor_and_resource(*pair);
+        demand.groups.iter().any(|group| group.flavor == flavor)
+    };
+    let usage = world.workloads.usage_of(entry.head.workload);
+    let needed: Vec<FrId> = usage.iter().map(|&(pair, ..)| pair).filter(is_concerned).collect();
+    let preemption = PreemptionRequest {
+        head: &entry.head,
+        workload_usage: &[],
+        needed: &needed,
+        placement: Some(demand),
+    };
+    let targets = preemption::lent(view, &preemption, entry.lent.is_some());
+    if targets.is_empty() {
+        return None;
+    }
+    let mark = view.mark();
+    for target in &targets {
+        view.remove(target.workload);
+    }
+    let found = placement::place(view, demand, false);
+    view.rollback(&mark);
+    let gained = found.ok()?.into_iter().filter_map(|new| {
+        let held = topology.pod_sets.iter().find(|held| held.pod_set == new.pod_set)?;
+        Some(new.pods.without(&held.pods)).filter(|pods| !pods.places.is_empty())
+    });
+    let pods = gained.collect();
+    Some(Lent { targets, pods })
 }
 
 /// How many pods leave nodes that are not lost, and the nodes that pods go to.

@@ -59,6 +59,41 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
     Vec::new()
 }
 
+/// As [`super::lent`].
+pub(super) fn lent(
+    view: &mut View<'_>,
+    preemption: &PreemptionRequest<'_>,
+    evicted_only: bool,
+) -> Vec<Target> {
+    let forest = &view.world.forest;
+    let mut sources = Vec::new();
+    let mut below = preemption.head.node;
+    for ancestor in forest.ancestors(below) {
+        if !forest.within_nominal(view.usage, below, preemption.needed) {
+            break;
+        }
+        collect_subtree(view, preemption, ancestor, below, &mut sources);
+        below = ancestor;
+    }
+    let filter = CandidateFilter::new(PreemptionPolicy::LowerPriority);
+    let above_nominal = |view: &View<'_>, source| still_above_nominal(view, preemption, source);
+    let classes: &[bool] = if evicted_only { &[true] } else { &[true, false] };
+    let mark = view.mark();
+    let (mut found, mut fits) = (Vec::new(), false);
+    'search: for &evicted in classes {
+        let mut candidates = CohortCandidates::new(view, preemption, &sources, filter, evicted);
+        while let Some(workload) = candidates.next(view, preemption, above_nominal) {
+            let target = Target { workload, reason: PreemptionReason::InCohortReclamation };
+            fits = take(view, preemption, target, true, &mut found);
+            if fits {
+                break 'search;
+            }
+        }
+    }
+    view.rollback(&mark);
+    if fits { found } else { Vec::new() }
+}
+
 fn borrow_within_cohort(
     view: &View<'_>,
     preemption: &PreemptionRequest<'_>,

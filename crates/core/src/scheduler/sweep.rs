@@ -39,8 +39,8 @@ impl Scheduler {
         let nodes = self.sweep_queues();
         self.sweep_locals();
         self.sweep_forest(&nodes);
-        let held =
-            self.world.workloads.all_pods().flat_map(|pods| &pods.places).map(|&(place, _)| place).collect();
+        let pods = self.world.workloads.all_pods().chain(self.agenda.second_passes.lent_pods());
+        let held = pods.flat_map(|pods| &pods.places).map(|&(place, _)| place).collect();
         self.world.topology.retain_places(&self.books.nodes, &held);
         self.sweep_names();
     }

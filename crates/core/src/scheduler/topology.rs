@@ -90,6 +90,16 @@ impl Scheduler {
         self.nodes_changed(&flavors);
     }
 
+    /// The slice of a workload does not wait for lent nodes any more: others may have waited for those.
+    pub(crate) fn keeps_no_nodes(&mut self, id: WorkloadId) {
+        let reservation = self.world.workloads.get(id).reservation();
+        let topology = reservation.and_then(|reservation| reservation.topology.as_deref());
+        let pod_sets = topology.into_iter().flat_map(|topology| &topology.pod_sets);
+        let flavors: SmallVec<[FlavorId; 4]> =
+            pod_sets.flat_map(|nodes| self.world.topology.sharing(nodes.flavor)).collect();
+        self.nodes_changed(&flavors);
+    }
+
     /// The nodes that a workload uses according to its admission.
     pub(super) fn nodes_of(
         &mut self,
@@ -153,7 +163,11 @@ impl Scheduler {
         if self.needs_second_pass(id) {
             self.agenda.second_passes.push(id, 1, now);
         } else {
+            let kept = self.agenda.second_passes.waits_for_lent(id);
             self.agenda.second_passes.remove(id);
+            if kept {
+                self.keeps_no_nodes(id);
+            }
         }
     }
 

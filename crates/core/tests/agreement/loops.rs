@@ -115,6 +115,7 @@ impl Run {
                     Outcome::PreemptionGated(_)
                     | Outcome::SecondPass(_)
                     | Outcome::SlicesMoved(_)
+                    | Outcome::SliceReclaims(_)
                     | Outcome::NodesNotReplaced(..) => {}
                 }
             }

@@ -87,7 +87,10 @@ fn of_core(outcome: &CoreOutcome) -> Decision {
             Detail::DeferredFit => Decision::Deferred,
             _ => Decision::Refused,
         },
-        CoreOutcome::SecondPass(_) | CoreOutcome::SlicesMoved(_) | CoreOutcome::NodesNotReplaced(..) => {
+        CoreOutcome::SecondPass(_)
+        | CoreOutcome::SlicesMoved(_)
+        | CoreOutcome::SliceReclaims(_)
+        | CoreOutcome::NodesNotReplaced(..) => {
             unreachable!("no second pass is asked for here")
         }
     }

@@ -285,7 +285,7 @@ impl World {
                         self.placed += 1;
                     }
                 }
-                Outcome::Preempting { victims, .. } => {
+                Outcome::Preempting { victims, .. } | Outcome::SliceReclaims(victims) => {
                     for victim in victims {
                         let name = victim.key.name.to_string();
                         self.evict(&name);

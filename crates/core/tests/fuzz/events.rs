@@ -361,13 +361,23 @@ fn check_report(core: &Scheduler, report: &CycleReport) {
                 let _ = why.message();
                 assert!(core.position(&entry.key).is_some(), "{} is lost", entry.key);
             }
+            Outcome::SliceReclaims(victims) => {
+                assert!(!victims.is_empty() && core.position(&entry.key).is_none(), "{}", entry.key);
+                assert!(victims.iter().all(|victim| victim.key != entry.key), "{} evicts itself", entry.key);
+            }
             Outcome::SecondPass(_) | Outcome::SlicesMoved(_) | Outcome::NodesNotReplaced(..) => {
                 assert!(core.position(&entry.key).is_none(), "{} holds quota and waits", entry.key);
             }
         }
     }
     let second = |outcome: &Outcome| {
-        matches!(outcome, Outcome::SecondPass(_) | Outcome::SlicesMoved(_) | Outcome::NodesNotReplaced(..))
+        matches!(
+            outcome,
+            Outcome::SecondPass(_)
+                | Outcome::SlicesMoved(_)
+                | Outcome::SliceReclaims(_)
+                | Outcome::NodesNotReplaced(..)
+        )
     };
     let heads = || report.entries.iter().filter(|entry| !second(&entry.outcome));
     let queues: BTreeSet<&Name> = heads().map(|entry| &entry.cluster_queue).collect();

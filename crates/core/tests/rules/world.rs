@@ -4,7 +4,7 @@ pub use sluice_core::fixtures::*;
 use sluice_core::{
     Admission, AssignedDomain, Config, CycleReport, Detail, FairSharing, FairStrategy, FlavorSpec, Gates,
     LocalQueueSpec, Name, Outcome, Scheduler, SharedAssignment, SlicesMoved, Time, TopologyAssignment,
-    TopologyState, Unadmitted, WorkloadSpec, WorkloadState,
+    TopologyState, Unadmitted, Victim, WorkloadSpec, WorkloadState,
 };
 use std::collections::BTreeMap;
 
@@ -224,6 +224,7 @@ impl World {
             Outcome::Admitted { .. }
             | Outcome::SecondPass(_)
             | Outcome::SlicesMoved(_)
+            | Outcome::SliceReclaims(_)
             | Outcome::NodesNotReplaced(..) => {
                 panic!("{name} holds quota")
             }
@@ -302,13 +303,8 @@ fn line(outcome: &Outcome) -> String {
             flavors.dedup();
             format!("admitted {}", flavors.join(","))
         }
-        Outcome::Preempting { victims, .. } => {
-            let victims = victims.iter().map(|victim| {
-                let again = if victim.already_evicted { " (evicted before)" } else { "" };
-                format!(" {}:{}{again}", victim.key.name, victim.reason.as_str())
-            });
-            format!("preempts{}", victims.collect::<String>())
-        }
+        Outcome::Preempting { victims, .. } => format!("preempts{}", listed(victims)),
+        Outcome::SliceReclaims(victims) => format!("slice reclaims{}", listed(victims)),
         Outcome::Unadmitted(why) => match &why.detail {
             Detail::Flavors { .. } => why.reason.as_str().to_owned(),
             _ => format!("{}: {}", why.reason.as_str(), why.message()),
@@ -325,6 +321,15 @@ fn line(outcome: &Outcome) -> String {
             format!("not replaced: {}{slice}", nodes.join(","))
         }
     }
+}
+
+/// Victims, each with the reason.
+fn listed(victims: &[Victim]) -> String {
+    let each = victims.iter().map(|victim| {
+        let again = if victim.already_evicted { " (evicted before)" } else { "" };
+        format!(" {}:{}{again}", victim.key.name, victim.reason.as_str())
+    });
+    each.collect()
 }
 
 /// The text of a skipped head that no longer fits.

@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// Evicts a victim.
-    fn preempt_for(&mut self, by: &WorkloadKey, victim: &WorkloadKey) {
+    pub(crate) fn preempt_for(&mut self, by: &WorkloadKey, victim: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get(victim) else { return };
         let Some(preemptor) = self.world.workloads.get(by) else { return };
         let known = |uid: Option<Name>| uid.filter(|u| !u.is_empty()).unwrap_or_else(|| "UNKNOWN".into());

@@ -91,6 +91,13 @@ impl Engine {
             Outcome::Unadmitted(why) => self.report_unadmitted(&entry.key, &why, true),
             Outcome::SecondPass(Ok(nodes)) => self.nodes_found(&entry.key, nodes),
             Outcome::SlicesMoved(moved) => self.slices_moved(&entry.key, moved),
+            Outcome::SliceReclaims(victims) => {
+                for victim in &victims {
+                    if self.has_to_be_evicted(victim) {
+                        self.preempt_for(&entry.key, &victim.key);
+                    }
+                }
+            }
             Outcome::NodesNotReplaced(nodes, slice) => self.nodes_not_replaced(&entry.key, &nodes, slice),
             Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => self.report_gated(&entry.key, &why),
@@ -233,29 +240,35 @@ impl Engine {
         }
     }
 
-    /// Evicts a victim, unless that is under way, or it is about to finish and give its quota back by itself.
+    /// Evicts a victim.
     fn preempt(&mut self, preemptor: &WorkloadKey, victim: &Victim) {
-        if victim.already_evicted {
+        if !self.has_to_be_evicted(victim) {
             return;
         }
         let Some(entry) = self.world.workloads.get(&victim.key) else { return };
+        let (eviction, more) = self.preemption(preemptor, victim, entry);
+        self.decide(&victim.key, Decision::Evict(eviction, more));
+    }
+
+    /// Whether a victim has to be evicted: not if that is under way, or it is about to finish and give its quota back by itself.
+    fn has_to_be_evicted(&mut self, victim: &Victim) -> bool {
+        if victim.already_evicted {
+            return false;
+        }
+        let Some(entry) = self.world.workloads.get(&victim.key) else { return false };
         match entry.decision.as_deref() {
-            Some(Decision::Evict(..)) => return,
+            Some(Decision::Evict(..)) => return false,
             Some(Decision::Reserve { .. }) => {
                 // Nothing of it was written: it only has to be dropped.
                 if let Some(entry) = self.world.workloads.get_mut(&victim.key) {
                     entry.decision = None;
                 }
                 self.reservation_failed(&victim.key);
-                return;
+                return false;
             }
             Some(Decision::Place(..)) | None => {}
         }
-        if entry.assumed.as_deref().is_some_and(|s| is(s, Type::Evicted) || is(s, Type::Finished)) {
-            return;
-        }
-        let (eviction, more) = self.preemption(preemptor, victim, entry);
-        self.decide(&victim.key, Decision::Evict(eviction, more));
+        entry.assumed.as_deref().is_none_or(|s| !is(s, Type::Evicted) && !is(s, Type::Finished))
     }
 
     /// The eviction of a victim, and what is reported about it.

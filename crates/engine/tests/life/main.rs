@@ -41,6 +41,7 @@ mod late_answers;
 mod late_owners;
 mod left_behind;
 mod left_queue;
+mod lent_nodes;
 mod made_pods;
 mod memory;
 mod metrics;

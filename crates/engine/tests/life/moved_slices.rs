@@ -14,7 +14,7 @@ use crate::topology::{
 };
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-const RACKS: [(&str, &str, &str); 6] = [
+pub const RACKS: [(&str, &str, &str); 6] = [
     ("a0", "a", "1"),
     ("a1", "a", "1"),
     ("b0", "b", "1"),
@@ -22,7 +22,7 @@ const RACKS: [(&str, &str, &str); 6] = [
     ("c0", "c", "1"),
     ("c1", "c", "1"),
 ];
-const BEFORE: [&str; 4] = ["a0", "a1", "b0", "b1"];
+pub const BEFORE: [&str; 4] = ["a0", "a1", "b0", "b1"];
 pub const AFTER: [&str; 4] = ["c0", "c1", "b0", "b1"];
 
 pub fn hotswap() -> Value {
@@ -30,7 +30,7 @@ pub fn hotswap() -> Value {
 }
 
 /// Slices of two pods, each of them in one rack.
-fn in_slices(view: &mut JobView) {
+pub fn in_slices(view: &mut JobView) {
     in_slices_of(view, 2);
 }
 
@@ -123,7 +123,7 @@ pub fn pods(c: &Cluster) -> Vec<String> {
     c.api.names(Kind::JobPod).iter().map(seat).collect()
 }
 
-fn evicted(c: &Cluster) -> Vec<String> {
+pub fn evicted(c: &Cluster) -> Vec<String> {
     c.notes("EvictedDueToNodeFailures")
 }
 

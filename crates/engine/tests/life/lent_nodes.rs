@@ -1,0 +1,112 @@
+//! Nodes that are lent out in the Cohort come back for a slice that lost a node and can move (not in Kueue).
+
+use serde_json::json;
+use sluice_core::FairSharing;
+use sluice_engine::{EngineConfig, ObjectRef, Purpose};
+
+use crate::contract::submit;
+use crate::model::Cluster;
+use crate::moved_slices::{AFTER, BEFORE, RACKS, evicted, hotswap, in_slices, lose, put};
+use crate::topology::{add_pod, bed_with, gates, in_rack, names_of, runs};
+
+/// Two racks of three are taken by the two slices of the job `a`, and the third one by the job `v` with this priority. The quota is that of their
+/// queues; another queue of the Cohort has plenty.
+fn bed(config: EngineConfig, (own, other): (&str, &str), priority: i32) -> Cluster {
+    let mut queue = hotswap();
+    queue["cohortName"] = json!("co");
+    queue["resourceGroups"] = json!([{
+        "coveredResources": ["cpu"],
+        "flavors": [{"name": "tas", "resources": [{"name": "cpu", "nominalQuota": own}]}],
+    }]);
+    let mut c = bed_with(config, &RACKS, &queue);
+    let cohort = json!({"cohortName": "co"});
+    c.api.cluster_queue("other", "tas", other, &cohort);
+    c.api.cluster_queue("spare", "tas", "100", &cohort);
+    c.api.local_queue("team-a", "lq-other", "other");
+    c.api.priority_class("class", priority);
+    submit(&mut c, "a", "lq", 4, in_slices);
+    assert_eq!(names_of(&c, "a"), BEFORE);
+    for (rank, node) in BEFORE.iter().enumerate() {
+        put(&mut c, &format!("p{rank}"), rank, Some(node));
+    }
+    submit(&mut c, "v", "lq-other", 2, |view| {
+        in_rack(view);
+        view.workload_priority_class = Some("class".to_owned());
+    });
+    assert_eq!(names_of(&c, "v"), ["c0", "c1"]);
+    c
+}
+
+/// The only job that was preempted is the one that borrows.
+fn reclaimed(c: &Cluster) -> bool {
+    let notes = c.notes("Preempted");
+    let why =
+        " out of the cohort for work on failing nodes; preemptor path: /co/cq; preemptee path: /co/other";
+    notes.len() == 1 && notes[0].starts_with("Workload/job-v: ") && notes[0].contains(why)
+}
+
+/// The job that borrows is evicted and still stops when the pod `old` is seen on one of its nodes, which stays after the quota is free.
+fn pods_leave_late() -> (Cluster, ObjectRef) {
+    let mut c = bed(gates(&[]), ("100", "0"), -1);
+    c.pods_vanish = false;
+    lose(&mut c, "a1", "p1");
+    assert!(reclaimed(&c), "{:?}", c.notes("Preempted"));
+    assert_eq!(names_of(&c, "a"), BEFORE, "the nodes are still used");
+    let old = add_pod(&mut c, "old", "c0", "1");
+    c.pods_vanish = true;
+    c.settle();
+    assert!(names_of(&c, "v").is_empty(), "its quota is free");
+    (c, old)
+}
+
+#[test]
+fn what_borrows_its_nodes_is_evicted_and_does_not_get_them_again() {
+    for fair_sharing in [None, Some(FairSharing::default())] {
+        let config = EngineConfig { fair_sharing, ..gates(&[]) };
+        let mut c = bed(config, ("100", "0"), -1);
+        lose(&mut c, "a1", "p1");
+        assert!(reclaimed(&c), "{:?}", c.notes("Preempted"));
+        assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+        assert!(runs(&c, "a") && !runs(&c, "v"));
+        c.advance(120);
+        assert_eq!((names_of(&c, "a"), c.written(Purpose::Place)), (AFTER.map(str::to_owned).to_vec(), 1));
+        assert!(reclaimed(&c) && !runs(&c, "v"));
+    }
+}
+
+#[test]
+fn nobody_gets_its_nodes_while_pods_leave_them_after_their_quota_is_free() {
+    let (mut c, old) = pods_leave_late();
+    submit(&mut c, "w", "lq", 1, in_rack);
+    assert!(!runs(&c, "w"), "the other node of the rack is free, and kept");
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (BEFORE.map(str::to_owned).to_vec(), vec![]));
+    c.api.delete(&old);
+    c.settle();
+    c.advance(2);
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+    assert!(reclaimed(&c) && !runs(&c, "v"));
+}
+
+#[test]
+fn after_a_minute_the_whole_job_is_evicted_and_others_get_the_nodes_that_were_kept() {
+    let (mut c, _) = pods_leave_late();
+    submit(&mut c, "w", "lq-other", 1, in_rack);
+    c.advance(50);
+    assert!(evicted(&c).is_empty() && !runs(&c, "w"), "{:?}", evicted(&c));
+    c.advance(20);
+    let notes = evicted(&c);
+    let said = "Workload/job-a: Workload was evicted as there was no replacement for unhealthy node(s): a1";
+    assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
+    assert!(runs(&c, "w"));
+    assert!(reclaimed(&c), "no other one: {:?}", c.notes("Preempted"));
+}
+
+#[test]
+fn what_is_not_lent_to_a_lower_priority_by_a_queue_within_its_quota_stays() {
+    for (quota, priority) in [(("100", "100"), -1), (("100", "0"), 0), (("3", "0"), -1)] {
+        let mut c = bed(gates(&[]), quota, priority);
+        lose(&mut c, "a1", "p1");
+        assert_eq!((evicted(&c).len(), c.notes("Preempted")), (1, vec![]), "{quota:?} {priority}");
+        assert!(runs(&c, "v"), "{quota:?} {priority}");
+    }
+}
