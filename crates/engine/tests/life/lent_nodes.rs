@@ -75,7 +75,7 @@ fn what_borrows_its_nodes_is_evicted_and_does_not_get_them_again() {
 }
 
 #[test]
-fn nobody_gets_its_nodes_while_pods_leave_them_after_their_quota_is_free() {
+fn no_other_job_gets_its_nodes_while_pods_leave_them_after_their_quota_is_free() {
     let (mut c, old) = pods_leave_late();
     submit(&mut c, "w", "lq", 1, in_rack);
     assert!(!runs(&c, "w"), "the other node of the rack is free, and kept");
