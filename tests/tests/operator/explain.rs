@@ -21,12 +21,13 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, client_of, crds, plugin};
+use sluice_testkit::{ControlPlane, FaultProxy, Manager, Setup, binary, client_of, plugin};
 use sluice_tests::place::DEADLINE;
 use sluice_tests::queues;
 use sluice_tests::rights::wait_until_allowed;
+use tokio::sync::MutexGuard;
 
-const NAMESPACE: &str = "kueue-system";
+use crate::bare::{self, NAMESPACE};
 
 /// Another namespace with a door to the same ClusterQueue.
 const OTHER: &str = r"
@@ -55,14 +56,10 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reads-ev
 subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 ";
 
-/// A plane of its own, with the CRDs and what a manager needs to start: managers are configured, started and stopped.
-pub async fn plane() -> (ControlPlane, Client, Setup) {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    plane.make_namespace(NAMESPACE).await.unwrap();
-    let client = plane.client().await.unwrap();
-    let setup = Setup::new(&plane).unwrap();
-    crds::install(&client, Some(&setup.webhook_url())).await.unwrap();
-    (plane, client, setup)
+/// The plane for managers that are configured, started and stopped, with nothing on it, for as long as the test keeps its turn.
+pub async fn plane() -> (MutexGuard<'static, ()>, &'static ControlPlane, Client, Setup) {
+    let (turn, plane) = (bare::turn().await, bare::plane().await);
+    (turn, plane, plane.client().await.unwrap(), Setup::new(plane).unwrap())
 }
 
 /// Without webhooks in this plane, the test suspends the Job as they would.
@@ -109,21 +106,20 @@ fn text(output: &Output) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
-    let (plane, client, setup) = plane().await;
+    let (_turn, plane, client, setup) = plane().await;
     let log = plane.folder().join("decisions.jsonl");
-    let manager = Manager::start(&plane, setup.arg(&format!("--record={}", log.display()))).await.unwrap();
-    crds::wait_until_converting(&client).await.unwrap();
-    apply(&plane, &(queues::one(4) + OTHER)).await.unwrap();
+    let manager = Manager::start(plane, setup.arg(&format!("--record={}", log.display()))).await.unwrap();
+    apply(plane, &(queues::one(4) + OTHER)).await.unwrap();
     make_job(&client, "other", "first", 3).await;
     wait_until_started(&client, "other", "first").await;
     make_job(&client, "default", "second", 3).await;
-    wait_until_it_says_why(&plane).await;
+    wait_until_it_says_why(plane).await;
 
     the_page_says_why(&manager).await;
     let remedy = the_plugin_names_a_remedy(&manager).await;
-    the_plugin_finds_the_leader(&plane);
-    forward::the_leader_answers(&plane, &manager).await;
-    the_simulator_only_reads(&plane, &client).await;
+    the_plugin_finds_the_leader(plane);
+    forward::the_leader_answers(plane, &manager).await;
+    the_simulator_only_reads(plane, &client).await;
 
     let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
     jobs.patch("second", &PatchParams::default(), &Patch::Merge(remedy)).await.unwrap();
@@ -131,7 +127,6 @@ async fn a_waiting_job_is_explained_and_the_remedy_lets_it_start() {
     let (_, status) = manager.stop().await.unwrap();
     assert!(status.success(), "{status}");
     the_record_replays(&log).await;
-    plane.stop();
 }
 
 /// The page names the cause and what holds the quota, and other namespaces only when asked to.

@@ -1,11 +1,12 @@
 //! The operator in use: jobs are queued, admitted, run and explained; and the effects of its flags and its configuration.
 //!
 //! Tests share the plane and the manager of [`bed`], each with its own namespace, queues and flavors. A test that kills the manager, changes its
-//! flags, or watches all its writes has its own plane.
+//! flags, or watches all its writes has another plane: that of [`bare`], or its own.
 
 mod appwrapper;
 mod bad_days;
 mod bad_input;
+mod bare;
 mod bed;
 mod bucket;
 mod collector;

@@ -16,24 +16,7 @@ use sluice_testkit::{ControlPlane, Manager, Setup, crds};
 use sluice_tests::place::DEADLINE;
 use sluice_tests::queues;
 
-const NAMESPACE: &str = "kueue-system";
-const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
-
-/// A plane of its own: managers are started, killed and cut off.
-async fn plane() -> ControlPlane {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    plane.make_namespace(NAMESPACE).await.unwrap();
-    plane
-}
-
-/// A plane with the CRDs, converting by the manager of this setup.
-async fn plane_with_crds() -> (ControlPlane, Setup) {
-    let plane = plane().await;
-    let setup = Setup::new(&plane).unwrap();
-    let url = format!("https://127.0.0.1:{}", setup.webhook);
-    crds::install(&plane.client().await.unwrap(), Some(&url)).await.unwrap();
-    (plane, setup)
-}
+use crate::bare::{LEASE, NAMESPACE, plane, turn};
 
 /// Without webhooks in this plane, the test suspends the Job as they would.
 async fn make_job(plane: &ControlPlane, name: &str) -> Api<Job> {
@@ -70,15 +53,14 @@ async fn holder(plane: &ControlPlane) -> String {
 
 #[tokio::test]
 async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
-    let (plane, setup) = plane_with_crds().await;
-    let manager = Manager::start(&plane, setup).await.unwrap();
-    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
-    apply(&plane, &queues::one(1)).await.unwrap();
-    let jobs = make_job(&plane, "first").await;
+    let (_turn, plane) = (turn().await, plane().await);
+    let manager = Manager::start(plane, Setup::new(plane).unwrap()).await.unwrap();
+    apply(plane, &queues::one(1)).await.unwrap();
+    let jobs = make_job(plane, "first").await;
     wait_until_started(&jobs, "first").await;
-    make_job(&plane, "second").await;
+    make_job(plane, "second").await;
     eventually("second to say why it waits", DEADLINE, || async {
-        let all = kubectl(&plane, &["get", "workloads", "-o", "json"]).await?;
+        let all = kubectl(plane, &["get", "workloads", "-o", "json"]).await?;
         Ok(progress(all.contains("insufficient unused quota"), all))
     })
     .await
@@ -86,16 +68,15 @@ async fn jobs_take_turns_and_the_manager_is_small_and_ends_soon() {
     assert!(suspended(&jobs, "second").await.unwrap());
     jobs.delete("first", &kube::api::DeleteParams::background()).await.unwrap();
     // No garbage collector here: the Workload goes when its owner's deletion is played.
-    let owned = kubectl(&plane, &["get", "workloads", "-o", "name"]).await.unwrap();
+    let owned = kubectl(plane, &["get", "workloads", "-o", "name"]).await.unwrap();
     let first = owned.lines().find(|line| line.contains("job-first-")).unwrap();
-    let _ = kubectl(&plane, &["delete", "--wait=false", first]).await;
+    let _ = kubectl(plane, &["delete", "--wait=false", first]).await;
     wait_until_started(&jobs, "second").await;
     let memory = manager.resident_memory().unwrap();
     println!("the manager's resident memory: {} KiB", memory >> 10);
     // The release binary has 30 MiB; the code of one that is not optimised is larger.
     assert!(memory < 100 << 20, "{memory} bytes");
-    ends_soon_and_releases_the_lease(&plane, manager).await;
-    plane.stop();
+    ends_soon_and_releases_the_lease(plane, manager).await;
 }
 
 /// A manager that is stopped releases its lease. If the API server takes longer than the manager waits for that, the lease expires, and the next one
@@ -125,17 +106,18 @@ async fn ends_soon_and_releases_the_lease(plane: &ControlPlane, mut manager: Man
 
 #[tokio::test]
 async fn the_other_replica_takes_over_when_the_leader_is_killed() {
-    let (plane, setup) = plane_with_crds().await;
+    let (_turn, plane) = (turn().await, plane().await);
+    let setup = Setup::new(plane).unwrap();
     let second = setup.replica().unwrap();
-    let leader = Manager::start(&plane, setup).await.unwrap();
+    let leader = Manager::start(plane, setup).await.unwrap();
     eventually("the first to lead", DEADLINE, || async {
-        let holder = holder(&plane).await;
+        let holder = holder(plane).await;
         Ok(progress(holder.starts_with("sluice_"), holder))
     })
     .await
     .unwrap();
-    let before = holder(&plane).await;
-    let follower = Manager::start(&plane, second).await.unwrap();
+    let before = holder(plane).await;
+    let follower = Manager::start(plane, second).await.unwrap();
     eventually("the second to say that the first leads", DEADLINE, || async {
         let (_, text) = follower.health("/readyz").await?;
         Ok(progress(text.contains("leads"), text))
@@ -144,22 +126,21 @@ async fn the_other_replica_takes_over_when_the_leader_is_killed() {
     .unwrap();
     leader.kill();
     eventually("the second to lead", DEADLINE, || async {
-        let holder = holder(&plane).await;
+        let holder = holder(plane).await;
         Ok(progress(holder != before && holder.starts_with("sluice_"), holder))
     })
     .await
     .unwrap();
-    apply(&plane, &queues::one(1)).await.unwrap();
-    let jobs = make_job(&plane, "after").await;
+    apply(plane, &queues::one(1)).await.unwrap();
+    let jobs = make_job(plane, "after").await;
     wait_until_started(&jobs, "after").await;
     follower.stop().await.unwrap();
-    plane.stop();
 }
 
 #[tokio::test]
 async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
-    let (plane, setup) = plane_with_crds().await;
-    let setup = setup.brief_leases();
+    let (_turn, plane) = (turn().await, plane().await);
+    let setup = Setup::new(plane).unwrap().brief_leases();
     let leases: Api<Lease> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
     let kueue = |renewed: u32| {
         let time = format!("2026-01-01T00:00:00.{renewed:06}Z");
@@ -169,12 +150,12 @@ async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
     };
     let params = PatchParams::apply("kueue").force();
     leases.patch(LEASE, &params, &Patch::Apply(kueue(0))).await.unwrap();
-    let manager = Manager::start(&plane, setup).await.unwrap();
+    let manager = Manager::start(plane, setup).await.unwrap();
     let renewed = Cell::new(0);
     let renew = async || {
         renewed.set(renewed.get() + 1);
         // It would take the lease away from Sluice, too.
-        let before = holder(&plane).await;
+        let before = holder(plane).await;
         leases.patch(LEASE, &params, &Patch::Apply(kueue(renewed.get()))).await?;
         let (status, text) = manager.health("/readyz").await?;
         let is_left = before.starts_with("kueue") && status == 200 && text.contains("Kueue leads");
@@ -184,35 +165,38 @@ async fn it_does_not_lead_while_kueue_renews_the_lease_and_says_so() {
     consistently("Kueue to keep its lease", Duration::from_secs(5), &renew).await.unwrap();
     // Kueue stops renewing: the lease expires, and Sluice leads.
     eventually("Sluice to lead", DEADLINE, || async {
-        let holder = holder(&plane).await;
+        let holder = holder(plane).await;
         Ok(progress(holder.starts_with("sluice_"), holder))
     })
     .await
     .unwrap();
     manager.stop().await.unwrap();
-    plane.stop();
 }
 
 #[tokio::test]
-async fn it_names_missing_crds_and_waits_for_them() {
-    let plane = plane().await;
-    let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap()).await.unwrap();
+async fn it_names_missing_crds_waits_for_them_and_replaces_a_spoilt_certificate_without_a_restart() {
+    // Its own: the definitions come later, and are converted by this manager.
+    let plane = ControlPlane::builder().start().await.unwrap();
+    plane.make_namespace(NAMESPACE).await.unwrap();
+    let client = plane.client().await.unwrap();
+    let setup = Setup::new(&plane).unwrap();
+    let url = setup.webhook_url();
+    let mut manager = Manager::launch(&plane, setup).await.unwrap();
     eventually("the missing CRDs to be named", DEADLINE, || async {
         let (status, text) = manager.health("/readyz").await?;
         Ok(progress(status == 503 && text.contains("clusterqueues.kueue.x-k8s.io"), text))
     })
     .await
     .unwrap();
-    crds::install(&plane.client().await.unwrap(), None).await.unwrap();
+    crds::install(&client, Some(&url)).await.unwrap();
     manager.wait_until_ready().await.unwrap();
+    crds::wait_until_converting(&client).await.unwrap();
+    a_spoilt_certificate_is_replaced(&plane).await;
     manager.stop().await.unwrap();
     plane.stop();
 }
 
-#[tokio::test]
-async fn a_spoilt_certificate_is_replaced_without_a_restart() {
-    let (plane, setup) = plane_with_crds().await;
-    let manager = Manager::start(&plane, setup).await.unwrap();
+async fn a_spoilt_certificate_is_replaced(plane: &ControlPlane) {
     let secrets: Api<Secret> = Api::namespaced(plane.client().await.unwrap(), NAMESPACE);
     let read = async || -> Value {
         let secret = secrets.get("kueue-webhook-server-cert").await.unwrap();
@@ -228,11 +212,9 @@ async fn a_spoilt_certificate_is_replaced_without_a_restart() {
     .await
     .unwrap();
     eventually("conversion to work again", DEADLINE, || async {
-        let flavors = kubectl(&plane, &["get", "clusterqueues.v1beta1.kueue.x-k8s.io"]).await?;
+        let flavors = kubectl(plane, &["get", "clusterqueues.v1beta1.kueue.x-k8s.io"]).await?;
         Ok(progress(true, flavors))
     })
     .await
     .unwrap();
-    manager.stop().await.unwrap();
-    plane.stop();
 }

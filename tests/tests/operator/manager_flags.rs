@@ -11,15 +11,12 @@ use std::time::Duration;
 use serde_json::json;
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{consistently, eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, binary, crds, workloads};
+use sluice_testkit::{ControlPlane, Manager, Setup, binary, workloads};
 use sluice_tests::place::{DEADLINE, Place, job, reported};
-use tokio::sync::{Mutex, OnceCell};
+
+use crate::bare::{plane, turn};
 
 const ADMIN: &str = r"
-apiVersion: v1
-kind: Namespace
-metadata: {name: kueue-system}
----
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: manager, namespace: kueue-system}
@@ -31,23 +28,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, namespace: kueue-system, name: manager}]
 ";
 
-static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-/// Managers that act on what they see: one at a time.
-static ACTING: Mutex<()> = Mutex::const_new(());
 /// For managers that only have to start, beside others that act.
 const IDLE: &str = "--controllers=webhooks,certificates";
-
-/// Without webhooks: every manager here has ports of its own, and none is the one that the API server would ask.
-async fn plane() -> &'static ControlPlane {
-    PLANE
-        .get_or_init(|| async {
-            let plane = ControlPlane::builder().start().await.unwrap();
-            crds::install(&plane.client().await.unwrap(), None).await.unwrap();
-            apply(&plane, ADMIN).await.unwrap();
-            plane
-        })
-        .await
-}
 
 /// A setup with a lease of its own, so that many lead beside each other.
 fn setup(plane: &ControlPlane, lease: &str) -> Setup {
@@ -101,6 +83,7 @@ fn exec_kubeconfig(plane: &ControlPlane, token: &str) -> PathBuf {
 #[tokio::test]
 async fn it_acts_as_the_kubeconfig_says_by_certificate_token_or_program() {
     let plane = plane().await;
+    apply(plane, ADMIN).await.unwrap();
     let token = plane.token_of_service_account("kueue-system", "manager").await.unwrap();
     let by_token = plane.kubeconfig_for_service_account("kueue-system", "manager").await.unwrap();
     let by_program = exec_kubeconfig(plane, &token);
@@ -123,7 +106,7 @@ async fn parts_are_left_out_by_name() {
     let plane = plane().await;
     let place = Place::bare(plane, "parts").await.unwrap();
     let setup = setup(plane, "parts").arg("--controllers=*,-scheduler,-localqueue");
-    let _alone = ACTING.lock().await;
+    let _turn = turn().await;
     let manager = Manager::start(plane, setup).await.unwrap();
     place.flavor("parts").await.unwrap();
     place.cluster_queue("parts", 1, &json!({})).await.unwrap();
@@ -150,7 +133,7 @@ async fn a_job_kind_that_is_left_out_is_left_alone() {
     let plane = plane().await;
     let place = Place::bare(plane, "without-jobs").await.unwrap();
     let setup = setup(plane, "without-jobs").arg("--controllers=*,-job");
-    let _alone = ACTING.lock().await;
+    let _turn = turn().await;
     let manager = Manager::start(plane, setup).await.unwrap();
     place.flavor("without-jobs").await.unwrap();
     place.cluster_queue("without-jobs", 1, &json!({})).await.unwrap();

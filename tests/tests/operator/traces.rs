@@ -12,7 +12,7 @@ use sluice_testkit::assets::Tool;
 use sluice_testkit::kubectl::apply;
 use sluice_testkit::otel::{Collector, Span};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, crds, needs, workloads};
+use sluice_testkit::{ControlPlane, Manager, needs, workloads};
 use sluice_tests::place::DEADLINE;
 use sluice_tests::queues;
 
@@ -78,16 +78,14 @@ async fn arrived(collector: &Collector, trace: &str, names: &[&str]) -> Vec<Span
     own().unwrap()
 }
 
-/// A plane of its own: the manager has a configuration that others do not have.
 #[tokio::test(flavor = "multi_thread")]
 async fn opentelemetry_s_own_collector_takes_the_traces() {
     needs!(Tool::OtelCollector);
-    let (plane, client, setup) = plane().await;
-    let collector = Collector::start(&plane).await.unwrap();
+    let (_turn, plane, client, setup) = plane().await;
+    let collector = Collector::start(plane).await.unwrap();
     let tracing = json!({"tracing": {"endpoint": collector.url(), "caFile": plane.ca_path()}});
-    let manager = Manager::start(&plane, setup.with(&tracing)).await.unwrap();
-    crds::wait_until_converting(&client).await.unwrap();
-    apply(&plane, &queues::one(4)).await.unwrap();
+    let manager = Manager::start(plane, setup.with(&tracing)).await.unwrap();
+    apply(plane, &queues::one(4)).await.unwrap();
     make_job(&client, "default", "one", 1).await;
     wait_until_started(&client, "default", "one").await;
     let trace = trace_of(&manager, "default", "one").await;
@@ -102,12 +100,11 @@ async fn opentelemetry_s_own_collector_takes_the_traces() {
     ] {
         assert!(roots[0].attributes.contains(&says), "{says}: {:?}", roots[0]);
     }
-    checks_are_spans(&plane, &client, &manager, &collector).await;
+    checks_are_spans(plane, &client, &manager, &collector).await;
     let log = fs::read_to_string(collector.log()).unwrap();
     for level in ["warn", "error"] {
         assert!(!log.contains(&format!("\"level\":\"{level}\"")), "{log}");
     }
-    plane.stop();
 }
 
 /// What an admission waits for is a span with the name and the state of the check.

@@ -111,10 +111,9 @@ async fn confirm_the_stop(client: &Client, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn remedies_of_every_kind_let_the_job_start_when_they_are_applied() {
-    let (plane, client, setup) = plane().await;
-    let manager = Manager::start(&plane, setup).await.unwrap();
-    crds::wait_until_converting(&client).await.unwrap();
-    apply(&plane, WORLD).await.unwrap();
+    let (_turn, plane, client, setup) = plane().await;
+    let manager = Manager::start(plane, setup).await.unwrap();
+    apply(plane, WORLD).await.unwrap();
     make_job(&client, "default", "first", 3).await;
     wait_until_started(&client, "default", "first").await;
 
@@ -156,5 +155,4 @@ async fn remedies_of_every_kind_let_the_job_start_when_they_are_applied() {
     assert_eq!(end["patches"], json!([]));
     complete(&client, "important").await;
     wait_until_started(&client, "default", "patient").await;
-    plane.stop();
 }

@@ -94,17 +94,16 @@ async fn pending_pod(client: &Client, job: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
-    let (plane, client, setup) = plane().await;
-    let manager = Manager::start(&plane, setup).await.unwrap();
-    crds::wait_until_converting(&client).await.unwrap();
-    apply(&plane, WORLD).await.unwrap();
+    let (_turn, plane, client, setup) = plane().await;
+    let manager = Manager::start(plane, setup).await.unwrap();
+    apply(plane, WORLD).await.unwrap();
     serve_the_check(&client).await;
     make_job(&client, "default", "mine", 6).await;
 
     let missing = "the LocalQueue lq does not exist in the namespace default";
     let page = says(&manager, "default", "mine", &[missing, "estimated start: not known"]).await;
     assert!(page.contains("kubectl kueue create localqueue lq -n default -c CLUSTERQUEUE"), "{page}");
-    apply(&plane, LOCAL_QUEUE).await.unwrap();
+    apply(plane, LOCAL_QUEUE).await.unwrap();
 
     // Both the stop and the selector are in the way; each is said, with the command that ends it.
     let stopped = "kubectl kueue resume clusterqueue cq";
@@ -115,7 +114,7 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
         &["it asks for team=blue", stopped, "kubectl label namespace default team=blue"],
     )
     .await;
-    let resume = plugin_run(&plane, &["resume", "clusterqueue", "cq"]).await;
+    let resume = plugin_run(plane, &["resume", "clusterqueue", "cq"]).await;
     assert!(resume.status.success(), "{}", String::from_utf8_lossy(&resume.stderr));
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let label = Patch::Merge(json!({"metadata": {"labels": {"team": "blue"}}}));
@@ -140,7 +139,7 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
     set_check(&client, "default", "mine", "Rejected", "too dear").await;
     let deactivated = ["it is deactivated by the manager (", "too dear", "estimated start: not known"];
     let page = says(&manager, "default", "mine", &deactivated).await;
-    resume_as_said(&plane, &page).await;
+    resume_as_said(plane, &page).await;
     says(&manager, "default", "mine", &["the admission check budget is Pending"]).await;
     set_check(&client, "default", "mine", "Ready", "").await;
     wait_until_started(&client, "default", "mine").await;
@@ -162,8 +161,7 @@ async fn explain_is_true_from_a_missing_queue_to_pods_without_a_node() {
     .await;
     assert!(page.contains("add nodes: the quota of the flavor promises more"), "{page}");
     bind(&client, "mine").await;
-    containers_run_when_what_is_advised_is_done(&plane, &client, &manager, missing).await;
-    plane.stop();
+    containers_run_when_what_is_advised_is_done(plane, &client, &manager, missing).await;
 }
 
 /// Runs the command of the page that activates the Workload.
