@@ -9,8 +9,10 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use sluice_testkit::assets::workspace;
 use sluice_testkit::wait::{Progress, eventually};
-use sluice_testkit::{ControlPlane, Manager, Setup, binary, chart};
+use sluice_testkit::{Manager, Setup, binary, chart, shared};
 use sluice_tests::place::DEADLINE;
+
+use crate::bed::uncharted;
 
 fn file(version: &str) -> PathBuf {
     workspace().join(format!("crates/api/tests/data/config/{version}.yaml"))
@@ -148,9 +150,9 @@ const LISTED: &str = "these feature gates are on, but what they switch is not bu
 
 #[tokio::test]
 async fn the_manager_starts_with_every_field_at_its_default() {
-    let plane = ControlPlane::builder().start().await.unwrap();
+    let (_turn, plane) = uncharted().await;
     for version in ["v1beta1", "v1beta2"] {
-        let setup = Setup::new(&plane).unwrap();
+        let setup = Setup::new(plane).unwrap();
         let text = std::fs::read_to_string(file(version)).unwrap();
         let configuration: Value = serde_saphyr::from_str(&text).unwrap();
         // Only where it listens is other than the default: more than one manager runs on this machine.
@@ -161,8 +163,8 @@ async fn the_manager_starts_with_every_field_at_its_default() {
         });
         let setup = Setup { configuration, ..setup }.with(&here);
         // The chart brings the admission policy that the default list of v1beta1 needs.
-        let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
-        let manager = Manager::start(&plane, setup.clone()).await.unwrap();
+        let setup = chart::install(plane, setup, &json!({})).await.unwrap();
+        let manager = Manager::start(plane, setup.clone()).await.unwrap();
         let log = manager.log().unwrap();
         assert_eq!(log.matches(COUNTED).count(), 1, "{log}");
         assert!(!log.contains(LISTED), "{log}");
@@ -172,7 +174,7 @@ async fn the_manager_starts_with_every_field_at_its_default() {
         assert!(status.success(), "{version}");
         // As the chart starts it, and as a person does who wants to know more.
         for (before, verbosity) in ["--zap-log-level=2", "--v=1"].into_iter().enumerate() {
-            let manager = Manager::start(&plane, setup.clone().arg(verbosity)).await.unwrap();
+            let manager = Manager::start(plane, setup.clone().arg(verbosity)).await.unwrap();
             // One file has the logs of all three.
             let log = manager.log().unwrap();
             let listed: Vec<_> = log.lines().filter(|line| line.contains(LISTED)).collect();
@@ -182,16 +184,16 @@ async fn the_manager_starts_with_every_field_at_its_default() {
             manager.stop().await.unwrap();
         }
     }
-    plane.stop();
+    chart::uninstall(plane).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_manager_that_has_not_seen_everything_in_time_ends_and_says_what_is_missing() {
-    let plane = ControlPlane::builder().start().await.unwrap();
+    let plane = shared().await.unwrap();
     plane.make_namespace(chart::NAMESPACE).await.unwrap();
-    // Without CRDs no kind can be listed.
+    // Here are none of the CRDs, so no kind of them can be listed.
     let limit = json!({"controller": {"cacheSyncTimeout": 1_000_000_000}});
-    let mut manager = Manager::launch(&plane, Setup::new(&plane).unwrap().with(&limit)).await.unwrap();
+    let mut manager = Manager::launch(plane, Setup::new(plane).unwrap().with(&limit)).await.unwrap();
     let status = eventually("the manager to end", DEADLINE, || {
         let ended = manager.ended();
         async move { Ok(ended.map_or_else(|| Progress::NotYet("it runs".to_owned()), Progress::Done)) }
@@ -202,5 +204,4 @@ async fn a_manager_that_has_not_seen_everything_in_time_ends_and_says_what_is_mi
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("controller.cacheSyncTimeout of 1s is over, and not listed yet: "), "{log}");
     assert!(log.contains("clusterqueues"), "{log}");
-    plane.stop();
 }

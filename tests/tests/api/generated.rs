@@ -10,22 +10,14 @@ use std::fmt::Write as _;
 use futures::StreamExt as _;
 use http::Request;
 use kube::{Client, Error};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sluice_api::conversion::{Version, convert};
-use sluice_testkit::kubectl::apply;
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
+use sluice_testkit::{Manager, crds};
 use sluice_tests::place::DEADLINE;
 
+use crate::bed::reviewed;
 use workloads::{BREAKERS, Random, valid};
-
-/// With another holder's lease in force the manager only answers webhooks.
-const ELSEWHERE: &str = "
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: c1f6bfd2.kueue.x-k8s.io, namespace: kueue-system}
-spec: {holderIdentity: sluice_elsewhere, leaseDurationSeconds: 36000}
-";
 
 /// How many of each sort.
 const COUNT: u64 = 1_000;
@@ -83,11 +75,8 @@ async fn verdict(client: &Client, case: &Case) -> Option<String> {
 
 #[tokio::test]
 async fn generated_workloads_are_accepted_and_broken_ones_get_the_error() {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    plane.make_namespace(chart::NAMESPACE).await.unwrap();
-    apply(&plane, ELSEWHERE).await.unwrap();
-    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
-    let manager = Manager::start(&plane, setup).await.unwrap();
+    let (_turn, plane, setup) = reviewed().await;
+    let manager = Manager::start(plane, setup).await.unwrap();
     let client = plane.client().await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();
     let sample = in_version(valid(&mut Random(0)), true);
@@ -113,5 +102,4 @@ async fn generated_workloads_are_accepted_and_broken_ones_get_the_error() {
     assert_eq!(wrong, 0, "{report}");
     drop(verdicts);
     manager.stop().await.unwrap();
-    plane.stop();
 }

@@ -11,7 +11,7 @@ use sluice_testkit::wait::{eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Setup, chart, client_of, kubectl, shared};
 use sluice_tests::place::DEADLINE;
 
-use crate::bed::definitions;
+use crate::bed::{definitions, uncharted};
 
 fn map(name: &str) -> ConfigMap {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
@@ -20,10 +20,10 @@ fn map(name: &str) -> ConfigMap {
 
 #[tokio::test]
 async fn the_chart_installs_for_a_manager_outside_and_uninstalls_without_deleting_crds() {
-    let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
-    let setup = Setup::new(&plane).unwrap();
+    let (_turn, plane) = uncharted().await;
+    let setup = Setup::new(plane).unwrap();
     let url = setup.webhook_url();
-    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
+    let setup = chart::install(plane, setup, &json!({})).await.unwrap();
     assert_eq!(
         setup.configuration["internalCertManagement"]["webhookSecretName"],
         "kueue-webhook-server-cert"
@@ -38,7 +38,7 @@ async fn the_chart_installs_for_a_manager_outside_and_uninstalls_without_deletin
     let queue = definitions.get("clusterqueues.kueue.x-k8s.io").await.unwrap();
     let webhook = queue.spec.conversion.unwrap().webhook.unwrap().client_config.unwrap();
     assert_eq!(webhook.url.unwrap(), format!("{url}/convert"));
-    chart::uninstall(&plane).await.unwrap();
+    chart::uninstall(plane).await.unwrap();
     definitions.get("clusterqueues.kueue.x-k8s.io").await.unwrap();
 }
 

@@ -6,38 +6,23 @@
 mod cases;
 mod older;
 
+use crate::bed::reviewed;
 use crate::rules::table::Table;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_testkit::kubectl::{self, Output, apply, try_kubectl};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
+use sluice_testkit::{ControlPlane, Manager, chart, crds};
 use sluice_tests::place::DEADLINE;
-
-/// With another holder's lease in force the manager only answers webhooks, and leaves the objects of this test alone.
-const ELSEWHERE: &str = "
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: c1f6bfd2.kueue.x-k8s.io, namespace: kueue-system}
-spec: {holderIdentity: sluice_elsewhere, leaseDurationSeconds: 36000}
-";
 
 /// The gates whose rules are tested on and off, the other way round than they are by default.
 const GATES: &str = "WorkloadValidateResourcesAreNonNegative=false,WorkloadValidationForPodSetMetadata=false,\
                      TASValidateWorkloadSliceSize=false,PartialAdmission=false,PriorityBoost=true,ConcurrentAdmission=true";
 
-async fn start() -> (ControlPlane, Setup) {
-    let plane = ControlPlane::builder().start().await.unwrap();
-    plane.make_namespace(chart::NAMESPACE).await.unwrap();
-    apply(&plane, ELSEWHERE).await.unwrap();
-    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
-    (plane, setup)
-}
-
 #[tokio::test]
 async fn rules_hold_through_the_webhooks_and_no_others_are_held_up_without_them() {
-    let (plane, setup) = start().await;
+    let (_turn, plane, setup) = reviewed().await;
     let client = plane.client().await.unwrap();
-    let manager = Manager::start(&plane, setup.clone()).await.unwrap();
+    let manager = Manager::start(plane, setup.clone()).await.unwrap();
     crds::wait_until_converting(&client).await.unwrap();
     wait_for_webhooks(&client).await;
 
@@ -49,22 +34,21 @@ async fn rules_hold_through_the_webhooks_and_no_others_are_held_up_without_them(
         ("gates_by_default", cases::gates(&client, true).await),
         ("v1beta1", older::rules(&client).await),
     ];
-    mutations(&plane, true).await;
-    the_older_version_obeys_the_same_rules(&plane).await;
-    a_check_that_an_older_manifest_replaces_is_gone(&plane).await;
+    mutations(plane, true).await;
+    the_older_version_obeys_the_same_rules(plane).await;
+    a_check_that_an_older_manifest_replaces_is_gone(plane).await;
     manager.stop().await.unwrap();
 
-    without_the_manager(&plane).await;
+    without_the_manager(plane).await;
 
-    let manager = Manager::start(&plane, setup.arg(&format!("--feature-gates={GATES}"))).await.unwrap();
+    let manager = Manager::start(plane, setup.arg(&format!("--feature-gates={GATES}"))).await.unwrap();
     wait_for_webhooks(&client).await;
     reports.push(("gates_the_other_way", cases::gates(&client, false).await));
-    mutations(&plane, false).await;
+    mutations(plane, false).await;
     for (name, report) in reports {
         insta::assert_snapshot!(format!("api_webhooks_{name}"), report);
     }
     manager.stop().await.unwrap();
-    plane.stop();
 }
 
 /// The API server takes a moment to trust a new certificate authority.
