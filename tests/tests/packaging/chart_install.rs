@@ -263,11 +263,12 @@ async fn they_are_upgraded_and_removed_as_the_page_says(plane: &ControlPlane) {
 /// Upstream's `visibility-apf.yaml`: what upstream's users apply beside the rest.
 #[tokio::test]
 async fn flow_control_of_the_visibility_api_applies_and_takes_its_requests() {
-    let plane = ControlPlane::builder().start().await.unwrap();
+    // The chart is installed there without flow control.
+    let plane = &installed().await.plane;
     let folder = workspace().join("config/visibility-apf").display().to_string();
-    kubectl(&plane, &["apply", "-k", &folder]).await.unwrap();
+    kubectl(plane, &["apply", "-k", &folder]).await.unwrap();
     let get = async |kind: &str| -> Value {
-        serde_json::from_str(&kubectl(&plane, &["get", kind, "visibility", "-o", "json"]).await.unwrap())
+        serde_json::from_str(&kubectl(plane, &["get", kind, "visibility", "-o", "json"]).await.unwrap())
             .unwrap()
     };
     let level = get("prioritylevelconfiguration").await;
