@@ -3,11 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail the test")]
 
-use std::sync::{Mutex, PoisonError};
-
 use sluice_testkit::{ControlPlane, Manager, Setup, assets, autoscaler, chart, crds, jobset};
 use sluice_tests::story;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 
 /// A plane with everything that an example needs.
 struct Bed {
@@ -16,15 +14,10 @@ struct Bed {
     _controllers: (autoscaler::StandIn, jobset::Controller),
 }
 
-/// The beds without events. The examples share names of cluster-scoped objects, so each has a plane for itself for as long as it
-/// plays; there are as many as examples were ever played at a time. The watchdog stops them with the test process.
-static FREE: Mutex<Vec<Bed>> = Mutex::new(Vec::new());
+/// The bed, made when the first example plays. The examples share names of cluster-scoped objects, so each has it for itself for as long as it
+/// plays. The watchdog stops it with the test process.
+static BED: Mutex<Option<Bed>> = Mutex::const_new(None);
 
-fn free() -> std::sync::MutexGuard<'static, Vec<Bed>> {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A plane of its own, see [`FREE`].
 async fn new_bed() -> Bed {
     let plane = ControlPlane::builder().complete().start().await.unwrap();
     let jobsets = jobset::Controller::start(&plane).await.unwrap();
@@ -36,20 +29,13 @@ async fn new_bed() -> Bed {
     Bed { plane, _manager: manager, _controllers: (autoscaler, jobsets) }
 }
 
-/// How many play at a time: a bed costs more than waiting for one.
-static PLAYS: Semaphore = Semaphore::const_new(2);
-
 async fn play(example: &str) {
-    let _turn = PLAYS.acquire().await.unwrap();
-    let waiting = free().pop();
-    let bed = match waiting {
-        Some(bed) => bed,
-        None => new_bed().await,
-    };
+    let mut bed = BED.lock().await;
+    if bed.is_none() {
+        *bed = Some(new_bed().await);
+    }
     let folder = assets::workspace().join("examples").join(example);
-    let played = story::play_all(&bed.plane, &folder).await;
-    free().push(bed);
-    if let Err(error) = played {
+    if let Err(error) = story::play_all(&bed.as_ref().unwrap().plane, &folder).await {
         panic!("{error:#}");
     }
 }

@@ -20,7 +20,7 @@ const PARTS: [(&str, Option<&str>, usize); 9] = [
     ("faults", Some("soak::"), 1),
     ("operator", Some("hotswap::"), 2),
     ("views", None, 2),
-    ("operator", Some("examples::"), 2),
+    ("operator", Some("examples::"), 1),
     ("faults", Some("bad_days::"), 2),
     ("faults", None, 2),
 ];
