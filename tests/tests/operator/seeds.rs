@@ -1,5 +1,5 @@
 //! The manifests that must apply as they are, with kubectl's strict field validation: v1beta1, through the conversion and admission webhooks
-//! of a running manager.
+//! of a running manager. And what kubectl shows of such jobs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -21,13 +21,14 @@ async fn get(plane: &ControlPlane, resource: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_seeds_apply_verbatim() {
-    // Its own: the seeds name cluster-wide objects.
+async fn the_seeds_apply_verbatim_and_what_waits_and_runs_looks_to_kubectl_as_the_readme_shows_it() {
+    // Its own: the seeds name cluster-wide objects. Without a scheduler: what is admitted stays so.
     let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
     let _jobset = jobset::Controller::start(&plane).await.unwrap();
     let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
     // The jobs themselves are not the subject: nothing is to be admitted.
-    let mut manager = Manager::start(&plane, setup.arg("--controllers=*,-scheduler")).await.unwrap();
+    let idle = setup.clone().arg("--controllers=*,-scheduler");
+    let mut manager = Manager::start(&plane, idle).await.unwrap();
     crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     // Pages that use the same names come one after the other.
     let pages: [&[&str]; 5] = [
@@ -72,7 +73,8 @@ async fn the_seeds_apply_verbatim() {
     assert_eq!(old["spec"]["admissionChecksStrategy"], strategy);
     assert_eq!(manager.ended(), None);
     manager.stop().await.unwrap();
-    plane.stop();
+    let _manager = Manager::start(&plane, setup).await.unwrap();
+    the_readme_shows_what_waits_and_what_runs(&plane).await;
 }
 
 /// The cells of a table that kubectl prints, but for the ages and the hashes at the end of the names.
@@ -94,22 +96,22 @@ fn cells(table: &str) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-#[tokio::test]
-async fn what_waits_and_what_runs_looks_to_kubectl_as_the_readme_shows_it() {
-    // Its own, since the seeds name cluster-wide objects; without a scheduler: what is admitted stays so.
-    let plane = ControlPlane::builder().controller_manager(true).start().await.unwrap();
-    let _jobset = jobset::Controller::start(&plane).await.unwrap();
-    let setup = chart::install(&plane, Setup::new(&plane).unwrap(), &json!({})).await.unwrap();
-    let _manager = Manager::start(&plane, setup).await.unwrap();
-    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
+/// The queues of the example are those of a page, and its jobs have the names of the page's.
+async fn the_readme_shows_what_waits_and_what_runs(plane: &ControlPlane) {
+    eventually("the pages' jobs to be gone", DEADLINE, || async {
+        let left = kubectl::kubectl(plane, &["get", "jobs,jobsets,workloads", "-o", "name"]).await?;
+        Ok(progress(left.is_empty(), left))
+    })
+    .await
+    .unwrap();
     let example = assets::workspace().join("examples/tpu-multislice");
     let apply = async |file: &str| {
         let path = example.join(file).display().to_string();
-        kubectl::kubectl(&plane, &["apply", "-f", &path]).await.unwrap();
+        kubectl::kubectl(plane, &["apply", "-f", &path]).await.unwrap();
     };
     apply("queues.yaml").await;
     apply("page-order/1-three-slices.yaml").await;
-    let workloads = async || kubectl::kubectl(&plane, &["get", "workloads"]).await;
+    let workloads = async || kubectl::kubectl(plane, &["get", "workloads"]).await;
     eventually("the three slices to be admitted", DEADLINE, || async {
         let table = workloads().await?;
         Ok(progress(table.contains("True"), table))
