@@ -25,7 +25,7 @@ pub fn progress(holds: bool, seen: impl Display) -> Progress<()> {
 /// The pause between two looks, at first.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two looks.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The pause after a wait of this length: a tenth of it. Many conditions are waited for at the same time, and each look costs the API server
 /// something.
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn what_takes_long_is_looked_at_less_often() {
         let after = |waited| pause(Duration::from_millis(waited)).as_millis();
-        assert_eq!([after(0), after(400), after(1_000), after(60_000)], [50, 50, 100, 250]);
+        assert_eq!([after(0), after(400), after(1_000), after(60_000)], [50, 50, 100, 500]);
     }
 
     #[tokio::test]
