@@ -15,9 +15,10 @@ use serde_json::json;
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::metrics::{Scraper, sum, wait_until_allowed};
 use sluice_testkit::wait::{eventually, progress};
-use sluice_testkit::{ControlPlane, Manager, Setup, chart, crds};
+use sluice_testkit::{Manager, Setup};
 use sluice_tests::place::DEADLINE;
 
+use crate::bare;
 use crate::bed::{Bed, bed};
 
 const ACCOUNTS: &str = "
@@ -150,9 +151,9 @@ spec:
 
 #[tokio::test]
 async fn custom_labels_are_scraped_and_move_with_the_labels_of_the_objects() {
-    // Its own: the manager has a gate and labels that no other test expects.
-    let plane = ControlPlane::builder().start().await.unwrap();
-    let setup = Setup::new(&plane).unwrap().with(&json!({
+    // The manager has a gate and labels that no other test expects.
+    let (_turn, plane) = (bare::turn().await, bare::plane().await);
+    let setup = Setup::new(plane).unwrap().with(&json!({
         "featureGates": {"CustomMetricLabels": true},
         "metrics": {"customLabels": [
             {"name": "team"},
@@ -160,11 +161,9 @@ async fn custom_labels_are_scraped_and_move_with_the_labels_of_the_objects() {
             {"name": "class", "sourceKind": "Workload", "trackedValues": ["train"]},
         ]},
     }));
-    let setup = chart::install(&plane, setup, &json!({})).await.unwrap();
-    let manager = Manager::start(&plane, setup).await.unwrap();
-    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
-    apply(&plane, LABELLED).await.unwrap();
-    let scraper = Scraper::new(&plane);
+    let manager = Manager::start(plane, setup).await.unwrap();
+    apply(plane, LABELLED).await.unwrap();
+    let scraper = Scraper::new(plane);
     let wait = async |name: &str, labels: &[&str]| {
         eventually("the series", DEADLINE, || async {
             let text = scraper.scrape(&manager).await?;
@@ -179,11 +178,10 @@ async fn custom_labels_are_scraped_and_move_with_the_labels_of_the_objects() {
     let local = [r#"name="lq""#, r#"custom_stage="prod""#, r#"custom_class="train""#];
     wait("kueue_local_queue_admitted_workloads_total", &local).await;
     let now = ["label", "clusterqueue", "labelled", "team=blue", "--overwrite"];
-    kubectl(&plane, &now).await.unwrap();
+    kubectl(plane, &now).await.unwrap();
     let active = "kueue_admitted_active_workloads";
     let text = wait(active, &[r#"custom_team="blue""#, r#"custom_class="train""#]).await;
     assert!(!text.contains(r#"custom_team="red""#), "{text}");
     assert_eq!(sum(&text, admitted, &[]), None, "what was counted under the old label is gone: {text}");
     manager.stop().await.unwrap();
-    plane.stop();
 }
