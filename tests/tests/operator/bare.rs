@@ -70,10 +70,18 @@ async fn remove_all(client: &Client, kind: &ApiResource) {
             None => all.clone(),
         };
         // No kubelet ends a pod.
-        api.delete(&name, &DeleteParams::background().grace_period(0)).await.unwrap();
+        gone(api.delete(&name, &DeleteParams::background().grace_period(0)).await);
         if object.metadata.finalizers.is_some() {
             let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-            api.patch(&name, &PatchParams::default(), &free).await.unwrap();
+            gone(api.patch(&name, &PatchParams::default(), &free).await);
         }
+    }
+}
+
+/// A last request of a manager that was killed may have been carried out before.
+fn gone<T: std::fmt::Debug>(answer: kube::Result<T>) {
+    match answer {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        other => drop(other.unwrap()),
     }
 }

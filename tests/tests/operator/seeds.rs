@@ -74,6 +74,7 @@ async fn the_seeds_apply_verbatim_and_what_waits_and_runs_looks_to_kubectl_as_th
     assert_eq!(manager.ended(), None);
     manager.stop().await.unwrap();
     let _manager = Manager::start(&plane, setup).await.unwrap();
+    crds::wait_until_converting(&plane.client().await.unwrap()).await.unwrap();
     the_readme_shows_what_waits_and_what_runs(&plane).await;
 }
 
