@@ -31,7 +31,7 @@ pub async fn plane() -> &'static ControlPlane {
     PLANE.get_or_init(make).await
 }
 
-/// Lets a test have managers that act, without those of others and without what others left. Whoever holds the turn must drop it after its managers.
+/// Lets a test have managers that act, without those of others and without what others left. A test drops its turn after its managers.
 pub async fn turn() -> MutexGuard<'static, ()> {
     let turn = ACTING.lock().await;
     clean(&plane().await.client().await.unwrap()).await;

@@ -15,7 +15,7 @@ use super::found::FoundCapacity;
 use super::health::Health;
 use super::needs::given;
 use super::planned::Move;
-use super::room::LazyRoom;
+use super::room::LazyCapacity;
 use super::scope::Scope;
 use super::search::{Gone, Search};
 use super::snapshot::{SeenPod, SeenWorkload, Snapshot};
@@ -180,7 +180,7 @@ impl Engine {
         evaluation.unsettled = of_it.map(|one| one.key.clone()).collect();
         let leaving = snapshot.workloads.iter().enumerate().filter(|(_, one)| one.leaves);
         let leaving: Vec<_> = leaving.map(|(at, _)| at).collect();
-        let mut room = LazyRoom::new(self, &snapshot, &groups, &leaving);
+        let mut room = LazyCapacity::new(self, &snapshot, &groups, &leaving);
         let displaced = self.all_displaced(scope, &snapshot, &mut room);
         if !displaced.is_empty() {
             evaluation.degraded = true;

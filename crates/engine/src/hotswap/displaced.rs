@@ -11,7 +11,7 @@ use sluice_core::{Name, NodeSet, WorkloadKey};
 use super::health::Health;
 use super::needs::Choice;
 use super::pod::Pod;
-use super::room::LazyRoom;
+use super::room::LazyCapacity;
 use super::scope::Scope;
 use super::snapshot::{SeenWorkload, Snapshot};
 use crate::engine::Engine;
@@ -124,7 +124,7 @@ impl Engine {
         at: usize,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut LazyRoom<'_, 'a>,
+        room: &mut LazyCapacity<'_, 'a>,
     ) -> Option<DisplacedWorkload<'a>> {
         let workload = &snapshot.workloads[at];
         let (key, entry) = (workload.key, workload.entry);
@@ -189,7 +189,7 @@ impl Engine {
         &'a self,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-        room: &mut LazyRoom<'_, 'a>,
+        room: &mut LazyCapacity<'_, 'a>,
     ) -> Vec<DisplacedWorkload<'a>> {
         let all = 0..snapshot.workloads.len();
         let mut all: Vec<_> = all.filter_map(|at| self.displaced(at, scope, snapshot, room)).collect();

@@ -8,7 +8,7 @@ use super::snapshot::{Snapshot, holds};
 use crate::engine::Engine;
 
 /// What is free on the nodes of a look, without the Workloads that leave. Most looks find nothing that needs it: it is made for the first that does.
-pub(super) struct LazyRoom<'s, 'a> {
+pub(super) struct LazyCapacity<'s, 'a> {
     engine: &'a Engine,
     snapshot: &'s Snapshot<'a>,
     groups: &'a [NodeGroups<'a>],
@@ -18,7 +18,7 @@ pub(super) struct LazyRoom<'s, 'a> {
     made: Option<(FreeCapacity<'a>, u64)>,
 }
 
-impl<'s, 'a> LazyRoom<'s, 'a> {
+impl<'s, 'a> LazyCapacity<'s, 'a> {
     /// The room of a look, not made yet.
     pub fn new(
         engine: &'a Engine,

@@ -84,7 +84,7 @@ impl Engine {
             }
             return OwnWorkload::Wait;
         }
-        // New owners come after it is stopped: neither a refused write nor ever more pods may delay a stop.
+        // New owners come after it is stopped: neither a refused write nor a stream of new pods may delay a stop.
         if !leaves && self.add_owners(key, &workload) {
             return OwnWorkload::Wait;
         }
