@@ -197,7 +197,7 @@ fn a_pod_that_is_missing_while_another_leaves_a_cordoned_node_is_looked_at() {
     bed.c.api.edit(&left.2, &json!({"metadata": {"deletionTimestamp": at}}));
     bed.c.settle();
     bed.c.advance(5);
-    assert_eq!(cost(&mut bed, |bed| bed.c.api.delete(&other.2))[3], 1);
+    assert!(cost(&mut bed, |bed| bed.c.api.delete(&other.2))[3] > 0);
 }
 
 /// How many allocations it takes to take in the events of a node, each some times.
