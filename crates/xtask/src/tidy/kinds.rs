@@ -19,7 +19,7 @@ const FOR_THE_FORMATTER: &str = "#[cfg(rustfmt)]\nmod descriptor;\n";
 const TEST_ONLY: &str = "crates/testkit/";
 
 /// Where a kind is named besides, and why.
-const EXCEPTIONS: [(&str, &str, &str); 10] = [
+const EXCEPTIONS: [(&str, &str, &str); 11] = [
     ("crates/api/src/config/sections.rs", "JOB", "a configuration that lists no framework has this one"),
     ("crates/jobs/src/appwrapper/pods.rs", "JOB_SET", WRAPPED),
     ("crates/jobs/src/appwrapper/pods.rs", "PYTORCH_JOB", WRAPPED),
