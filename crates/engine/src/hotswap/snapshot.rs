@@ -353,19 +353,18 @@ mod tests {
 
     use super::*;
 
+    fn healthy<'a>(nodes: &'a [slim::Node], allocatable: &'a Allocatable) -> Snapshot<'a> {
+        let seen = nodes.iter().map(|node| SeenNode { name: "", node, health: Health::Healthy, allocatable });
+        Snapshot { nodes: seen.collect(), ..Snapshot::default() }
+    }
+
     #[test]
     fn tolerations_of_taints_that_no_node_has_cost_no_pass_over_the_nodes() {
         let taint = |key: &str| Taint { key: key.to_owned(), ..Taint::default() };
         let node = |key: &str| slim::Node { taints: vec![taint(key)], ..slim::Node::default() };
         let nodes: Vec<_> = ["tpu", "other", "tpu"].into_iter().map(node).collect();
         let allocatable = Allocatable::new();
-        let seen = nodes.iter().map(|node| SeenNode {
-            name: "",
-            node,
-            health: Health::Healthy,
-            allocatable: &allocatable,
-        });
-        let snapshot = Snapshot { nodes: seen.collect(), ..Snapshot::default() };
+        let snapshot = healthy(&nodes, &allocatable);
         let looked = &Cell::new(0);
         let usable = |tolerated: &[&str]| {
             let terms = || NodeTerms {
@@ -402,13 +401,7 @@ mod tests {
         let node = |pool: &str| slim::Node { metadata: metadata(pool), ..slim::Node::default() };
         let nodes: Vec<_> = ["a", "b", "a", "b"].into_iter().map(node).collect();
         let allocatable = Allocatable::new();
-        let seen = nodes.iter().map(|node| SeenNode {
-            name: "",
-            node,
-            health: Health::Healthy,
-            allocatable: &allocatable,
-        });
-        let snapshot = Snapshot { nodes: seen.collect(), ..Snapshot::default() };
+        let snapshot = healthy(&nodes, &allocatable);
         let looked = Cell::new(0);
         let terms = || NodeTerms {
             selection: String::new(),

@@ -52,6 +52,16 @@ fn put_below(c: &mut Cluster, name: &str, above: ControllerRef) {
     c.settle();
 }
 
+/// The job `a` runs, and was put below these owners since.
+fn running_below(owners: fn(&mut Cluster) -> ControllerRef) -> Cluster {
+    let mut c = cluster();
+    let above = owners(&mut c);
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    put_below(&mut c, "a", above);
+    c
+}
+
 fn deactivate(c: &mut Cluster, name: &str) {
     let workload = Api::workload_ref(&c.workload(name));
     c.api.edit(&workload, &json!({"spec": {"active": false}}));
@@ -61,11 +71,7 @@ fn deactivate(c: &mut Cluster, name: &str) {
 #[test]
 fn an_eviction_stops_a_job_below_endless_owners_and_frees_its_quota() {
     for owners in ENDLESS {
-        let mut c = cluster();
-        let above = owners(&mut c);
-        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
-        c.settle();
-        put_below(&mut c, "a", above);
+        let mut c = running_below(owners);
         assert!(!c.api.job("a").view.suspended, "it runs on");
         c.api.add_job(job("team-a", "b", "lq", 1, "1"));
         deactivate(&mut c, "a");
@@ -78,11 +84,7 @@ fn an_eviction_stops_a_job_below_endless_owners_and_frees_its_quota() {
 #[test]
 fn a_deleted_workload_of_a_job_below_endless_owners_goes_once_the_job_is_stopped() {
     for owners in ENDLESS {
-        let mut c = cluster();
-        let above = owners(&mut c);
-        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
-        c.settle();
-        put_below(&mut c, "a", above);
+        let mut c = running_below(owners);
         let workload = Api::workload_ref(&c.workload("a"));
         c.api.delete(&workload);
         c.advance(180);
