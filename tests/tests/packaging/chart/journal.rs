@@ -80,10 +80,10 @@ fn without_a_journal_nothing_of_it_is_there() {
 fn a_section_that_is_missing_is_taken_for_its_defaults_or_asked_for() {
     let text = std::fs::read_to_string(assets::workspace().join("charts/sluice/values.yaml")).unwrap();
     let values: BTreeMap<String, Value> = serde_saphyr::from_str(&text).unwrap();
-    let all = super::render(&[]).unwrap();
+    let all = super::render_whole(&[]).unwrap();
     let mut asked_for = Vec::new();
     for key in values.keys() {
-        match super::render(&[&format!("{key}=null")]) {
+        match super::render_whole(&[&format!("{key}=null")]) {
             Ok(rendered) => assert!(rendered == all, "{key}: not as by default"),
             Err(said) => {
                 assert!(said.contains(&format!("{key}: this section is missing in the values.")), "{said}");
