@@ -243,13 +243,16 @@ impl<'a> Place<'a> {
     /// If it does not within three minutes ([`DEADLINE`]). The error has the conditions of its Workload.
     pub async fn wait_until(&self, name: &str, runs: bool) -> Result<()> {
         let what = format!("{}/{name} to {}", self.name, if runs { "run" } else { "be suspended" });
-        eventually(&what, DEADLINE, || async {
+        let waited = eventually(&what, DEADLINE, || async {
             let suspended = self.suspended(name).await?;
-            let workload = workloads::of_job(&self.client, &self.name, name).await?;
-            let reported = workload.map(|workload| workload["status"]["conditions"].to_string());
-            Ok(progress(suspended != runs, reported.unwrap_or_else(|| "it has no Workload".to_owned())))
+            Ok(progress(suspended != runs, format!("suspended: {suspended}")))
         })
-        .await
+        .await;
+        let Err(error) = waited else { return Ok(()) };
+        // Read at the end only: to find it, all Workloads of the namespace are listed.
+        let workload = workloads::of_job(&self.client, &self.name, name).await.ok().flatten();
+        let reported = workload.map(|workload| workload["status"]["conditions"].to_string());
+        anyhow::bail!("{error:#}; {}", reported.unwrap_or_else(|| "it has no Workload".to_owned()))
     }
 
     /// The Workload of a Job, once there is one.
