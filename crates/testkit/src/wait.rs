@@ -22,15 +22,17 @@ pub fn progress(holds: bool, seen: impl Display) -> Progress<()> {
     if holds { Progress::Done(()) } else { Progress::NotYet(seen.to_string()) }
 }
 
-/// The pause between two looks, at first.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause between two looks.
+/// The pause between two looks at what shall come, at first.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause between two such looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// The pause between two looks at what shall stay: a change must not hide between them.
+const STEADY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The pause after a wait of this length: a tenth of it. Many conditions are waited for at the same time, and each look costs the API server
-/// something.
+/// The pause after a wait of this length: a fifth of it. Many conditions are waited for at the same time, and the looks at them are a good part of
+/// what the API server does in tests.
 fn pause(waited: Duration) -> Duration {
-    (waited / 10).clamp(PAUSE, LONGEST_PAUSE)
+    (waited / 5).clamp(PAUSE, LONGEST_PAUSE)
 }
 
 /// Looks until the condition holds or `deadline` has passed. An error counts as "not yet": the API server may be away.
@@ -92,7 +94,7 @@ where
         if let Progress::NotYet(seen) | Progress::Never(seen) = condition().await? {
             bail!("{what}: no longer true after {:?}; seen: {seen}", started.elapsed());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(STEADY_PAUSE).await;
     }
     Ok(())
 }
@@ -118,7 +120,7 @@ mod tests {
     #[test]
     fn what_takes_long_is_looked_at_less_often() {
         let after = |waited| pause(Duration::from_millis(waited)).as_millis();
-        assert_eq!([after(0), after(400), after(1_000), after(60_000)], [50, 50, 100, 500]);
+        assert_eq!([after(0), after(400), after(1_000), after(60_000)], [100, 100, 200, 500]);
     }
 
     #[tokio::test]
