@@ -95,8 +95,9 @@ async fn run_step(
     }
     eventually("the step's states", STEP_DEADLINE, || async {
         let mut missing = Vec::new();
+        let workloads = events::workloads(client).await?;
         for wanted in &step.until {
-            if let Some(seen) = state::differs(client, wanted).await? {
+            if let Some(seen) = state::differs(client, wanted, &workloads).await? {
                 missing.push(format!("{} should be {:?}: {seen}", wanted.job, wanted.is));
             }
         }

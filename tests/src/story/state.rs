@@ -5,7 +5,6 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use super::events;
 use super::format::{Is, State};
 
 /// The resource that a dynamic API is asked for.
@@ -13,16 +12,16 @@ pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiReso
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// `None` when the job is as wanted, else what it is instead.
+/// `None` when the job is as wanted, else what it is instead. `workloads` are all that there are.
 ///
 /// # Errors
 /// The API server's.
-pub async fn differs(client: &Client, wanted: &State) -> Result<Option<String>> {
+pub async fn differs(client: &Client, wanted: &State, workloads: &[DynamicObject]) -> Result<Option<String>> {
     let (namespace, name) = wanted.job.split_once('/').unwrap_or(("default", &wanted.job));
     let Some(job) = find_job(client, namespace, name).await? else {
         return Ok(Some("the job does not exist".to_owned()));
     };
-    let workload = events::workloads(client).await?.into_iter().find(|workload| {
+    let workload = workloads.iter().find(|workload| {
         workload.owner_references().iter().any(|owner| owner.uid == job.uid().unwrap_or_default())
     });
     Ok(match (wanted.is, workload) {
