@@ -97,9 +97,10 @@ pub(crate) fn api_server(
     Ok(command)
 }
 
-/// Controllers that would only cost time. Fake pods cannot be reached, mount no volumes and read no authority; nothing asks for certificates, and
-/// nothing is scaled by metrics.
-const UNUSED: [&str; 12] = [
+/// Controllers that would only cost time. Fake pods cannot be reached, mount no volumes, claim no devices and read no authority; nothing asks for
+/// certificates, nothing is scaled by metrics, and no test reads what the types in admission policies are: to find them, all schemas are read.
+const UNUSED: [&str; 15] = [
+    "device-taint-eviction-controller",
     "endpoints-controller",
     "endpointslice-controller",
     "endpointslice-mirroring-controller",
@@ -110,8 +111,10 @@ const UNUSED: [&str; 12] = [
     "legacy-serviceaccount-token-cleaner-controller",
     "persistentvolume-attach-detach-controller",
     "persistentvolume-expander-controller",
+    "resourceclaim-controller",
     "root-ca-certificate-publisher-controller",
     "ttl-controller",
+    "validatingadmissionpolicy-status-controller",
 ];
 
 pub(crate) fn controller_manager(certs: &Certs, kubeconfig: &Path, port: u16) -> Result<Command> {
