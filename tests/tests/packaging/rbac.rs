@@ -4,9 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Client;
 use kube::api::{Api, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::job::JobKind;
 use sluice_testkit::kubectl::kubectl;
 use sluice_testkit::wait::{eventually, progress};
@@ -60,16 +61,21 @@ async fn may(
     reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
 }
 
-async fn bind(plane: &ControlPlane, role: &str, user: &str) {
-    let args = ["create", "clusterrolebinding", user, "--clusterrole", role, "--user", user];
-    kubectl(plane, &args).await.unwrap();
+async fn bind(client: &Client, role: &str, user: &str) {
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    });
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
 }
 
 /// The roles that a role's labels gather it into.
-async fn gathered(plane: &ControlPlane, role: &str) -> Vec<String> {
-    let role = kubectl(plane, &["get", "clusterrole", role, "-o", "json"]).await.unwrap();
-    let role: Value = serde_json::from_str(&role).unwrap();
-    let labels = role["metadata"]["labels"].as_object().unwrap();
+async fn gathered(client: &Client, role: &str) -> Vec<String> {
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let labels = roles.get(role).await.unwrap().metadata.labels.unwrap();
     let short =
         |key: &String| [GATHERED, BUILT_IN].iter().find_map(|p| key.strip_prefix(p)).map(str::to_owned);
     labels.iter().filter(|(_, value)| *value == "true").filter_map(|(key, _)| short(key)).collect()
@@ -89,7 +95,7 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
     for (kind, other) in kinds.iter().zip(kinds.iter().cycle().skip(1)) {
         for who in ["editor", "viewer"] {
             let (role, user) = (format!("kueue-{}-{who}-role", kind.role), format!("{}-{who}", kind.role));
-            bind(&plane, &role, &user).await;
+            bind(&client, &role, &user).await;
             eventually("the binding to hold", DEADLINE, || async {
                 Ok(progress(may(&client, &user, "get", kind, "", "").await, &user))
             })
@@ -103,7 +109,7 @@ async fn each_role_lets_one_do_what_its_name_says_and_no_more() {
                 assert_eq!(may(&client, &user, verb, kind, "", "").await, who == "editor", "{user}: {verb}");
                 assert!(!may(&client, &user, verb, kind, "status", "").await, "{user}: {verb} status");
             }
-            let into = gathered(&plane, &role).await;
+            let into = gathered(&client, &role).await;
             let has = |role: &str| into.iter().any(|into| into == role);
             assert!(has("admin"), "{role}: batch-admin may do everything: {into:?}");
             let open = kind.job || ["localqueue", "workload"].contains(&kind.role.as_str());
