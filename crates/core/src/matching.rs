@@ -89,6 +89,17 @@ fn term_holds(term: &AffinityTerm, name: Option<&str>, labels: &[(Name, Name)]) 
     term.holds(name, |key| label(labels, key))
 }
 
+/// The keys of the node labels that a node selector, required and preferred node affinity read, some several times.
+pub(crate) fn label_keys<'a>(
+    selector: &'a [(Name, Name)],
+    affinity: &'a [AffinityTerm],
+    preferred: &'a [PreferredTerm],
+) -> impl Iterator<Item = &'a str> {
+    let terms = affinity.iter().chain(preferred.iter().map(|one| &one.term));
+    let expressions = terms.flat_map(|term| &term.expressions).map(Expression::key);
+    selector.iter().map(|(key, _)| &**key).chain(expressions)
+}
+
 /// Whether labels are selected.
 pub(crate) fn selects(selector: &Selector, labels: &[(Name, Name)]) -> bool {
     selector.match_labels.iter().all(|(key, value)| label(labels, key) == Some(value))

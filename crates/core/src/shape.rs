@@ -2,12 +2,14 @@
 //! negative answer holds for all of them (docs/reference/06-algorithm.md 6.4 "equivalence hashing"). Shapes are compared, not hashed, so that there
 //! are no collisions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::index_map::IndexMap;
 use smallvec::SmallVec;
 
 use crate::intern::{Names, PODS, ResourceId, ShapeId};
+use crate::matching::label_keys;
 use crate::workload::PodSetSpec;
 use crate::{Amount, Name};
 
@@ -50,6 +52,8 @@ pub(crate) struct Shapes {
     rows: Vec<ShapeRow>,
     free: Vec<ShapeId>,
     index: IndexMap<Arc<[PodSetSpec]>, ShapeId>,
+    /// The keys of the node labels by which pods of shapes in use select nodes, or prefer some, and how often they name each.
+    labels: BTreeMap<Name, usize>,
 }
 
 impl Shapes {
@@ -58,6 +62,13 @@ impl Shapes {
         if let Some(&id) = self.index.get(pod_sets) {
             self.rows[id.at()].users += 1;
             return id;
+        }
+        for key in labels_of(pod_sets) {
+            if let Some(named) = self.labels.get_mut(key) {
+                *named += 1;
+            } else {
+                self.labels.insert(Name::from(key), 1);
+            }
         }
         let key: Arc<[PodSetSpec]> = pod_sets.into();
         let row = ShapeRow { shape: Some(Arc::new(compile(names, pod_sets))), users: 1, key: key.clone() };
@@ -93,6 +104,14 @@ impl Shapes {
         }
         row.shape = None;
         let key = std::mem::replace(&mut row.key, Arc::from([]));
+        for label in labels_of(&key) {
+            if let Some(named) = self.labels.get_mut(label) {
+                *named -= 1;
+                if *named == 0 {
+                    self.labels.remove(label);
+                }
+            }
+        }
         self.index.swap_remove(&key);
         self.free.push(id);
         true
@@ -101,6 +120,22 @@ impl Shapes {
     /// A shape in use.
     pub(crate) fn get(&self, id: ShapeId) -> &Arc<Shape> {
         self.rows[id.at()].shape.as_ref().expect("a shape is kept while a workload uses it")
+    }
+
+    /// Whether pods of a shape in use select nodes by a label, or prefer some.
+    pub(crate) fn read_label(&self, key: &str) -> bool {
+        self.labels.contains_key(key)
+    }
+
+    /// Compares the labels with those that the pod sets name.
+    pub(crate) fn audit(&self, found: &mut Vec<String>) {
+        let mut labels: BTreeMap<Name, usize> = BTreeMap::new();
+        for key in self.rows.iter().flat_map(|row| labels_of(&row.key)) {
+            *labels.entry(Name::from(key)).or_default() += 1;
+        }
+        if labels != self.labels {
+            found.push(format!("shapes read the labels {:?}, should be {labels:?}", self.labels));
+        }
     }
 
     /// The pod sets that made the shape.
@@ -112,6 +147,11 @@ impl Shapes {
     pub(crate) fn shared_pod_sets(&self, id: ShapeId) -> Arc<[PodSetSpec]> {
         Arc::clone(&self.rows[id.at()].key)
     }
+}
+
+/// The keys of the node labels that pod sets read, some several times.
+fn labels_of(pod_sets: &[PodSetSpec]) -> impl Iterator<Item = &str> {
+    pod_sets.iter().flat_map(|set| label_keys(&set.node_selector, &set.affinity, &set.preferred_affinity))
 }
 
 /// Requests by id, sorted by the resource's name, without duplicates, nothing negative.

@@ -41,6 +41,7 @@ use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::{Alarm, Engine};
+use crate::hotswap::matching::ChangedLabel;
 use crate::hotswap::pod::Allocatable;
 
 /// Pods and Workloads change in swarms, and a look goes through all of them: their changes cause a look at most this often, except for changes that
@@ -79,16 +80,14 @@ impl Engine {
         self.hotswap_again();
     }
 
-    /// What is another way with a node that was there before, with what it had and has for pods.
+    /// What is another way with a node that was there before, with what it had and has for pods, and its labels that have changed.
     pub(crate) fn node_change(
         &self,
         (before, had): (&slim::Node, &Allocatable),
         (after, has): (&slim::Node, &Allocatable),
+        labels: &[ChangedLabel<'_>],
     ) -> NodeChange {
-        fn value<'n>(node: &'n slim::Node, key: &str) -> Option<&'n String> {
-            node.metadata.labels.as_ref()?.get(key)
-        }
-        if self.says_otherwise_what_to_avoid(before, after) {
+        if self.says_otherwise_what_to_avoid(before, after, labels) {
             return NodeChange::Avoid;
         }
         let differs = |resource: &Name| had.get(resource) != has.get(resource);
@@ -96,10 +95,10 @@ impl Engine {
         if other_amounts && self.hotswap.flavors.values().flatten().any(differs) {
             return NodeChange::Amounts;
         }
-        let Some(labels) = &self.hotswap.selected_by else { return NodeChange::Other };
+        let Some(read) = &self.hotswap.selected_by else { return NodeChange::Other };
         let is_read = before.taints != after.taints
             || other_amounts
-            || labels.iter().any(|key| value(before, key) != value(after, key));
+            || labels.iter().any(|(key, _)| read.contains(*key));
         if is_read { NodeChange::Search } else { NodeChange::Other }
     }
 

@@ -25,6 +25,7 @@ impl Scheduler {
         self.audit_second_passes(&mut found);
         self.audit_referring_queues(&mut found);
         self.audit_samples(&mut found);
+        self.world.shapes.audit(&mut found);
         self.world.topology.audit(&self.books.nodes, &mut found);
         self.world.topology.audit_usage(&self.books.nodes, self.world.workloads.all_pods(), &mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }

@@ -43,6 +43,23 @@ impl Scheduler {
         self.nodes_changed(&concerned);
     }
 
+    /// Whether a Node is known as it is, for checks.
+    pub fn has_node(&self, node: &NodeSpec) -> bool {
+        self.world.topology.node(&node.name) == Some(node)
+    }
+
+    /// Labels of a Node have changed since [`Scheduler::set_node`], and nothing else: each has this value now, or is gone. Returns whether
+    /// anything reads them: a topology, a flavor with one, or pods that select nodes. Nothing happens if the Node is not known.
+    pub fn set_node_labels(&mut self, name: &str, changed: &[(Name, Option<Name>)]) -> bool {
+        self.sweep_if_due();
+        let (usage, names, shapes) = (&mut self.books.nodes, &mut self.world.names, &self.world.shapes);
+        let selected = |key: &str| shapes.read_label(key);
+        let concerned = self.world.topology.set_labels(usage, names, name, changed, selected);
+        let Some(concerned) = concerned else { return false };
+        self.nodes_changed(&concerned);
+        true
+    }
+
     /// A Node is usable and was not, or the other way (see [`NodeSpec::usable`]), and is otherwise as [`Scheduler::set_node`] last said. Nothing happens
     /// if it is so already, or is not known.
     pub fn set_node_usable(&mut self, name: &str, usable: bool) {

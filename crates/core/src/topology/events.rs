@@ -151,6 +151,34 @@ impl Topologies {
         }
     }
 
+    /// Labels of a known Node have changed, and nothing else: each has this value now, or is gone. `selected` returns whether pods select nodes by
+    /// a label. Returns the flavors that it concerns; `None` if nothing reads these labels.
+    pub(crate) fn set_labels(
+        &mut self,
+        usage: &mut NodeUsage,
+        names: &mut Names,
+        name: &str,
+        changed: &[(Name, Option<Name>)],
+        selected: impl Fn(&str) -> bool,
+    ) -> Option<Vec<FlavorId>> {
+        let id = self.hosts.find(name)?;
+        let decides = |(key, _): &(Name, Option<Name>)| self.trees.values().any(|tree| tree.reads_label(key));
+        let moves = changed.iter().any(decides);
+        let known = self.hosts.get_mut(id).spec.as_mut()?;
+        if moves {
+            let mut node = known.clone();
+            replace_labels(&mut node.labels, changed);
+            return Some(self.set_node(usage, names, &node));
+        }
+        replace_labels(&mut known.labels, changed);
+        // A shape whose counts are kept may have no workload at the moment.
+        let is_read = changed.iter().any(|(key, _)| selected(key) || usage.kept.0.read_label(key));
+        is_read.then(|| {
+            self.relabel(id);
+            self.hosts.get(id).open_flavors()
+        })
+    }
+
     /// Takes in a Node. Returns the flavors that it concerns, before or after, if anything changed that matters to them.
     pub(crate) fn set_node(
         &mut self,
@@ -330,5 +358,21 @@ impl Topologies {
         let concerned = if before.iter().any(is_less) { host.open_flavors() } else { Vec::new() };
         self.hosts.forget_if_unknown(node);
         concerned
+    }
+}
+
+/// Labels get other values, or go. What was in the order of the keys stays so.
+fn replace_labels(labels: &mut Vec<(Name, Name)>, changed: &[(Name, Option<Name>)]) {
+    for (key, value) in changed {
+        let known = labels.iter().position(|(other, _)| other == key);
+        match (known, value) {
+            (Some(at), Some(value)) => labels[at].1 = value.clone(),
+            (Some(at), None) => drop(labels.remove(at)),
+            (None, Some(value)) => {
+                let at = labels.partition_point(|(other, _)| other < key);
+                labels.insert(at, (key.clone(), value.clone()));
+            }
+            (None, None) => {}
+        }
     }
 }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::Name;
 use crate::intern::{FlavorId, PlaceId};
+use crate::matching::label_keys;
 use crate::spec::Toleration;
 use crate::topology::ask::Ask;
 use crate::topology::counts::{AllCounts, Counts};
@@ -176,6 +177,12 @@ impl KeptCounts {
     /// How many domains were visited to order levels.
     pub(crate) fn ordered(&self) -> u64 {
         self.ordered
+    }
+
+    /// Whether a label of nodes counts for pods of a shape whose counts are kept.
+    pub(crate) fn read_label(&self, label: &str) -> bool {
+        let mut shapes = self.kept.iter().filter_map(|kept| kept.shape.as_ref());
+        shapes.any(|of| label_keys(&of.node_selector, &of.affinity, &of.preferred).any(|key| key == label))
     }
 
     /// Counts one more search, which compared so many domains, and visited so many to order levels.

@@ -114,6 +114,11 @@ impl Tree {
         self.levels.iter().position(|other| **other == *level)
     }
 
+    /// Whether a label decides which nodes belong to it, or where they are.
+    pub(crate) fn reads_label(&self, key: &str) -> bool {
+        self.level(key).is_some() || label(&self.node_labels, key).is_some()
+    }
+
     /// The values of all levels for a node, if it belongs to the tree once it is usable (docs/reference/06-algorithm.md 6.12 "Leaves").
     pub(crate) fn path(&self, node: &NodeSpec) -> Option<Path> {
         let has = |(key, value): &(Name, Name)| label(&node.labels, key) == Some(&**value);

@@ -7,7 +7,7 @@ use crate::intern::FlavorId;
 use crate::spec::FlavorSpec;
 use crate::topology::hosts::Hosts;
 use crate::topology::places::Places;
-use crate::topology::spec::TopologySpec;
+use crate::topology::spec::{NodeSpec, TopologySpec};
 use crate::topology::taints::TaintSets;
 use crate::topology::trees::Tree;
 
@@ -45,6 +45,11 @@ impl Topologies {
         let shares = |&(&other, tree): &(&FlavorId, &Tree)| other != flavor && hosts && tree.has_hosts();
         let others = self.trees.iter().filter(shares).map(|(&other, _)| other);
         std::iter::once(flavor).chain(others).collect()
+    }
+
+    /// A node, if it exists.
+    pub(crate) fn node(&self, name: &str) -> Option<&NodeSpec> {
+        self.hosts.get(self.hosts.find(name)?).spec.as_ref()
     }
 
     /// Whether a flavor has a known topology.

@@ -19,6 +19,24 @@ pub(crate) fn has_labels(node: &slim::Node, wanted: &BTreeMap<String, String>) -
     labels_hold(wanted, |key| label(node, key))
 }
 
+/// A label that has changed, by its key, and its value after that, if it has one.
+pub(crate) type ChangedLabel<'a> = (&'a str, Option<&'a str>);
+
+/// The labels of a node that have changed, in order.
+pub(crate) fn changed_labels<'a>(before: &'a slim::Node, after: &'a slim::Node) -> Vec<ChangedLabel<'a>> {
+    let labels = |node: &'a slim::Node| node.metadata.labels.iter().flatten().peekable();
+    let (mut old, mut new) = (labels(before), labels(after));
+    let mut changed = Vec::new();
+    while let Some(key) = [old.peek(), new.peek()].into_iter().flatten().map(|(key, _)| *key).min() {
+        let had = old.next_if(|(other, _)| *other == key).map(|(_, value)| value);
+        let has = new.next_if(|(other, _)| *other == key).map(|(_, value)| value);
+        if had != has {
+            changed.push((key.as_str(), has.map(String::as_str)));
+        }
+    }
+    changed
+}
+
 /// Whether a required node affinity with these terms holds.
 pub(crate) fn has_affinity(node: &slim::Node, terms: &[AffinityTerm]) -> bool {
     any_term_holds(terms, |term| {

@@ -14,6 +14,7 @@ use sluice_api::slim;
 use sluice_core::{Name, NodeGroups};
 
 use super::health::Health;
+use super::matching::ChangedLabel;
 use super::snapshot::{SeenNode, Snapshot};
 use super::state::{Nodes, NodesToAvoid};
 use crate::engine::Engine;
@@ -180,7 +181,12 @@ impl Engine {
 
     /// Whether a changed node may be one to avoid, or no longer: by its health, by the label with its maintenance time, by its flavor or group, or by
     /// the size of its slice.
-    pub(crate) fn says_otherwise_what_to_avoid(&self, before: &slim::Node, after: &slim::Node) -> bool {
+    pub(crate) fn says_otherwise_what_to_avoid(
+        &self,
+        before: &slim::Node,
+        after: &slim::Node,
+        labels: &[ChangedLabel<'_>],
+    ) -> bool {
         let config = &self.config.hotswap;
         let health = |node: &slim::Node| {
             let deleted = node.metadata.deletion_timestamp.is_some();
@@ -194,27 +200,17 @@ impl Engine {
         health(before) != health(after)
             || before.taints != after.taints && departs(before) != departs(after)
             || before.allocatable.get(size) != after.allocatable.get(size)
-            || self.is_labelled_otherwise(before, after)
+            || labels.iter().any(|(key, _)| self.tells_what_to_avoid(key))
     }
 
-    /// The same for a label.
-    fn is_labelled_otherwise(&self, before: &slim::Node, after: &slim::Node) -> bool {
-        let (Some(before), Some(after)) = (&before.metadata.labels, &after.metadata.labels) else {
-            return before.metadata.labels != after.metadata.labels;
-        };
-        if before == after {
-            return false;
-        }
+    /// Whether such a thing depends on a label.
+    fn tells_what_to_avoid(&self, key: &str) -> bool {
         let config = &self.config.hotswap;
-        let flavors = &self.world.flavors;
-        let matters = |key: &String| {
-            *key == config.maintenance_time_label
-                || *key == config.slice_topology_label
-                || config.departing_labels.contains_key(key)
-                || flavors.values().any(|flavor| flavor.spec.node_labels.contains_key(key))
-                || self.hotswap.users.iter().any(|(_, label)| label == key)
-        };
-        before.keys().chain(after.keys()).any(|key| before.get(key) != after.get(key) && matters(key))
+        *key == *config.maintenance_time_label
+            || *key == *config.slice_topology_label
+            || config.departing_labels.contains_key(key)
+            || self.world.flavors.values().any(|flavor| flavor.spec.node_labels.contains_key(key))
+            || self.hotswap.users.iter().any(|(_, label)| *label == *key)
     }
 
     /// The affinity that keeps a pod set that starts now on these flavors off unsuitable nodes.

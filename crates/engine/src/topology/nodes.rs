@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use sluice_api::gates::Gate;
 use sluice_api::slim;
-use sluice_core::{Amount, HOSTNAME, Name, WorkloadKey};
+use sluice_core::{Amount, HOSTNAME, Name, NodeSpec, WorkloadKey};
 
 use super::state::{Holder, Hosts, add};
 use crate::engine::Engine;
 use crate::hotswap::NodeChange;
-use crate::hotswap::matching::label;
+use crate::hotswap::matching::{ChangedLabel, changed_labels};
 use crate::hotswap::pod::{PodKey, allocatable};
 use crate::ingest::topology as ingested;
 use crate::input::Kind;
@@ -22,6 +22,7 @@ use crate::job_pod::{JobPod, Stage};
 use crate::lifecycle::slices::first_slice;
 use crate::lifecycle::transition::waits_for_nodes;
 use crate::world::WorkloadEntry;
+use crate::world::nodes::KnownNode;
 
 /// What decides whether a node has failed, besides its taints and labels.
 type NodeHealth<'a> = (Option<&'a str>, bool, bool, Option<bool>, Option<Timestamp>);
@@ -99,15 +100,17 @@ impl Engine {
     /// Only what depends on what has changed is looked at: most events of nodes are labels of other software, or that a node is ready, or is not.
     fn node_changed(&mut self, name: &Name, node: slim::Node) {
         let Some(known) = self.world.nodes.known(name) else { return };
-        let (labelled, tainted) =
-            (known.metadata.labels != node.metadata.labels, known.taints != node.taints);
+        let (labels, tainted) = (changed_labels(known, &node), known.taints != node.taints);
         let amounts = (known.allocatable != node.allocatable).then(|| allocatable(&node));
         let has = amounts.as_ref().unwrap_or(known.allocatable());
-        let change = self.node_change((known, known.allocatable()), (&node, has));
-        let moves = labelled && self.is_elsewhere(known, &node);
+        let change = self.node_change((known, known.allocatable()), (&node, has), &labels);
+        let moves = self.is_elsewhere(&labels);
         let fails = moves || tainted || health(known) != health(&node);
-        let otherwise = labelled || tainted || amounts.is_some();
         let turns = ingested::is_usable(known) != ingested::is_usable(&node);
+        let otherwise = tainted || amounts.is_some() || turns && !labels.is_empty();
+        let owned = |(key, value): &ChangedLabel<'_>| (Name::from(*key), value.map(Name::from));
+        let relabelled: Vec<(Name, Option<Name>)> =
+            if otherwise { Vec::new() } else { labels.iter().map(owned).collect() };
         if fails {
             self.node_is_called(name, &node);
         }
@@ -123,7 +126,10 @@ impl Engine {
             } else if turns {
                 self.report_usable(name);
             }
-            self.request_cycle();
+            let is_read = !relabelled.is_empty() && self.scheduler.set_node_labels(name, &relabelled);
+            if otherwise || turns || is_read {
+                self.request_cycle();
+            }
         }
         self.hotswap_node_changed(change);
         if fails {
@@ -132,10 +138,10 @@ impl Engine {
         }
     }
 
-    /// Whether a node is in another domain by what it says now.
-    fn is_elsewhere(&self, before: &slim::Node, after: &slim::Node) -> bool {
-        let levels = self.topology.seating.levels.iter().map(|level| &**level);
-        std::iter::once(HOSTNAME).chain(levels).any(|key| label(before, key) != label(after, key))
+    /// Whether a node is in another domain by these labels, which have changed.
+    fn is_elsewhere(&self, changed: &[ChangedLabel<'_>]) -> bool {
+        let levels = &self.topology.seating.levels;
+        changed.iter().any(|(key, _)| *key == HOSTNAME || levels.contains(*key))
     }
 
     /// A node may have another hostname, or have failed under that which it has.
@@ -176,10 +182,16 @@ impl Engine {
 
     fn report_node(&mut self, name: &Name) {
         if let Some(node) = self.world.nodes.known(name) {
-            let mut spec = ingested::node(node, node.allocatable());
-            spec.usable &= !self.hotswap.departing.contains(name);
+            let spec = self.node_spec(name, node);
             self.scheduler.set_node(&spec);
         }
+    }
+
+    /// A node for the core.
+    fn node_spec(&self, name: &Name, node: &KnownNode) -> NodeSpec {
+        let mut spec = ingested::node(node, node.allocatable());
+        spec.usable &= !self.hotswap.departing.contains(name);
+        spec
     }
 
     /// The same where only that it is usable, or is not, may be another way than was reported.
@@ -299,6 +311,9 @@ impl Engine {
             hosts.put(name, node);
         }
         compare("the hostnames of nodes", hosts == known.hosts);
+        let mut nodes = self.world.nodes.iter().filter(|_| known.used);
+        let same = nodes.all(|(name, node)| self.scheduler.has_node(&self.node_spec(name, node)));
+        compare("the nodes that the core knows", same);
         let counted = self.world.pods.iter().filter(|_| known.used).filter_map(|(key, pod)| {
             let requests = known.seating.beyond(key, &pod.requests).into_owned();
             (!requests.is_empty()).then(|| (key.clone(), (Name::clone(&pod.node), requests)))

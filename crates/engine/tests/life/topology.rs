@@ -454,6 +454,21 @@ fn nodes_that_pods_prefer_come_first_where_the_gate_is_on() {
 }
 
 #[test]
+fn a_label_of_a_node_matters_to_pods_that_select_nodes_by_it() {
+    let mut c = bed(&[("n1", "r1", "1"), ("n2", "r2", "1")]);
+    submit(&mut c, "job", "lq", 1, |view| {
+        in_rack(view);
+        let template = view.pod_sets[0].template.as_mut().unwrap();
+        let spec = Arc::make_mut(template).spec.as_mut().unwrap();
+        spec.node_selector = Some([("disk".to_owned(), "fast".to_owned())].into());
+    });
+    assert!(!runs(&c, "job"));
+    c.api.edit(&node_ref("n2"), &json!({"metadata": {"labels": {"disk": "fast"}}}));
+    c.settle();
+    assert_eq!((names_of(&c, "job"), runs(&c, "job")), (vec!["n2".to_owned()], true));
+}
+
+#[test]
 fn a_late_reservation_of_a_former_leader_is_taken_back_if_its_node_was_given_away() {
     // Quota for all, and a node for one.
     let mut c = bed(&[("n1", "r1", "1")]);

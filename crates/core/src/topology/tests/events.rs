@@ -56,6 +56,29 @@ fn a_node_that_only_turns_concerns_what_it_would_with_all_that_it_says() {
 }
 
 #[test]
+fn a_label_concerns_what_reads_it_and_else_is_only_known() {
+    let mut world = two();
+    assert_eq!(world.label("a", "x", Some("y")), None);
+    assert_eq!(world.label("unknown", "x", Some("y")), None);
+    let selective = pods(2).selector(&[("x", "y")]);
+    assert_eq!(world.put(&selective), "a=2", "it was known");
+    assert_eq!(world.label("a", "x", None), Some(vec![world.tas]));
+    assert!(world.put(&selective).contains("nodeSelector: 2"), "a shape that was placed reads it");
+    assert_eq!(world.label("b", "x", Some("y")), Some(vec![world.tas]));
+    assert_eq!(world.put(&selective), "b=2");
+    assert_eq!(world.put(&pods(5).required("rack")), "a=2 b=3");
+    assert_eq!(world.label("b", "rack", Some("r2")), Some(vec![world.tas]));
+    assert!(world.put(&pods(5).required("rack")).contains("only 3 out of 5"));
+    assert_eq!(world.label("a", "pool", None), Some(vec![world.tas]), "it leaves the flavor");
+    assert_eq!(world.put(&pods(3)), "b=3");
+    assert!(world.put(&pods(4)).contains("only 3 out of 4"));
+    world.turn("b", false);
+    assert_eq!(world.label("b", "x", None), Some(vec![]), "nothing is free there");
+    world.turn("b", true);
+    assert!(world.put(&selective).contains("nodeSelector: 1"));
+}
+
+#[test]
 fn what_comes_turns_and_goes_before_anything_is_placed_is_laid_out_as_it_is_then() {
     let mut world = two();
     assert_eq!(world.put(&pods(5)), "a=2 b=3");

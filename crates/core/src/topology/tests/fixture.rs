@@ -187,6 +187,12 @@ impl World {
         self.topologies.set_usable(&mut self.usage, name, usable)
     }
 
+    /// A label of a node has this value from now on, or is gone; no pods wait.
+    pub(super) fn label(&mut self, name: &str, key: &str, value: Option<&str>) -> Option<Vec<FlavorId>> {
+        let changed = [(n(key), value.map(n))];
+        self.topologies.set_labels(&mut self.usage, &mut self.names, name, &changed, |_| false)
+    }
+
     pub(super) fn amounts(&mut self, amounts: &[(String, i64)]) -> Vec<(ResourceId, i64)> {
         amounts.iter().map(|(name, amount)| (self.names.resource(&n(name)), *amount)).collect()
     }

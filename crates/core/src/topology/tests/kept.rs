@@ -44,7 +44,13 @@ fn kept_counts_give_the_placements_and_texts_of_fresh_ones() {
         let mut used = Vec::new();
         for _ in 0..60 {
             let name = format!("n{}", random.below(12));
-            match random.below(10) {
+            match random.below(11) {
+                10 => {
+                    let mut any = || usize::try_from(random.below(3)).expect("small");
+                    let key = ["disk", "rack", "unread"][any()];
+                    let value = [None, Some("fast"), Some("r1")][any()];
+                    drop(world.label(&name, key, value));
+                }
                 9 => drop(world.topologies.remove_node(&mut world.usage, &name)),
                 5 => drop(world.node(&other_node(&name, random.below(5)))),
                 6 if !used.is_empty() => {

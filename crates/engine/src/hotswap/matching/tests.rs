@@ -70,3 +70,21 @@ fn the_core_gets_taints_that_nothing_tolerates_and_fields() {
         "what does not exist holds for no value"
     );
 }
+
+#[test]
+fn only_labels_that_have_changed_are_said_to_have() {
+    let node = |labels: &[(&str, &str)]| {
+        let mut node = slim::Node::default();
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        node.metadata.labels = Some(labels.collect());
+        node
+    };
+    let before = node(&[("a", "1"), ("c", "3"), ("d", "4"), ("f", "6")]);
+    let after = node(&[("b", "2"), ("c", "3"), ("d", "5"), ("e", "6"), ("f", "6")]);
+    let expected = [("a", None), ("b", Some("2")), ("d", Some("5")), ("e", Some("6"))];
+    assert_eq!(changed_labels(&before, &after), expected);
+    let none = slim::Node::default();
+    assert!(changed_labels(&none, &node(&[])).is_empty());
+    assert_eq!(changed_labels(&none, &node(&[("a", "1")])), [("a", Some("1"))]);
+    assert_eq!(changed_labels(&node(&[("a", "1")]), &none), [("a", None)]);
+}
