@@ -1,7 +1,7 @@
 //! A sorted map of large values, for lookups of single keys.
 
 use std::borrow::Borrow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::ops::{Bound, Index, RangeBounds};
 
@@ -9,29 +9,36 @@ use crate::index_map::IndexMap;
 
 /// A sorted map whose values are in memory of their own, found by hash: names of Workloads are long and begin alike, so that the way down a
 /// B-tree costs a thousand instructions for each look, and a reconciled Workload is looked up forty times. The order is for pages and for
-/// whole passes. Keys are cheap to clone.
+/// whole passes, which find each value by its position. Keys are cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct BoxedMap<K, V> {
     values: IndexMap<K, Box<V>>,
-    order: BTreeSet<K>,
+    order: BTreeMap<K, usize>,
 }
 
 impl<K, V> Default for BoxedMap<K, V> {
     fn default() -> Self {
-        Self { values: IndexMap::default(), order: BTreeSet::new() }
+        Self { values: IndexMap::default(), order: BTreeMap::new() }
     }
 }
 
 impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
     pub fn insert(&mut self, key: K, value: V) {
-        if self.values.insert(key.clone(), Box::new(value)).is_none() {
-            self.order.insert(key);
+        let (at, known) = self.values.insert_full(key.clone(), Box::new(value));
+        if known.is_none() {
+            self.order.insert(key, at);
         }
     }
 
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let value = self.values.swap_remove(key)?;
+        let (at, _, value) = self.values.swap_remove_full(key)?;
         self.order.remove(key);
+        // The last one took its position.
+        if let Some((moved, _)) = self.values.get_index(at)
+            && let Some(position) = self.order.get_mut(moved)
+        {
+            *position = at;
+        }
         Some(*value)
     }
 
@@ -57,11 +64,11 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
     }
 
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> {
-        self.order.iter()
+        self.order.keys()
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
-        self.order.iter().map(|key| (key, &self[key]))
+        self.order.iter().map(|(key, at)| (key, &*self.values[*at]))
     }
 
     /// An entry with its position and the stored key.
@@ -94,7 +101,7 @@ impl<K: Ord + Hash + Clone, V> BoxedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.order.range(range).map(|key| (key, &self[key]))
+        self.order.range(range).map(|(key, at)| (key, &*self.values[*at]))
     }
 }
 
@@ -127,5 +134,21 @@ mod tests {
             assert!(position < 2);
         }
         assert_eq!(map.get_full(&2), None);
+    }
+
+    #[test]
+    fn each_key_has_its_value_in_the_order_whatever_came_and_went() {
+        let (mut map, mut expected) = (BoxedMap::default(), BTreeMap::new());
+        for step in 0..200_usize {
+            let key = step * 7 % 13;
+            if step % 3 == 0 {
+                assert_eq!(map.remove(&key), expected.remove(&key));
+            } else {
+                map.insert(key, step);
+                expected.insert(key, step);
+            }
+            assert!(map.iter().eq(&expected) && map.keys().eq(expected.keys()), "{step}");
+            assert!(map.range(5_usize..).eq(expected.range(5_usize..)), "{step}");
+        }
     }
 }

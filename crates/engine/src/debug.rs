@@ -38,7 +38,7 @@ impl Engine {
         for (key, queue) in &self.world.local_queues {
             fresh.put_local_queue(key.clone(), queue.clone());
         }
-        for (key, pod) in &self.world.pods {
+        for (key, pod) in self.world.pods.iter() {
             fresh.put_pod(key.clone(), pod.clone());
         }
         let mut compare = |what: &str, same: bool| {

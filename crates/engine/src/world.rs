@@ -179,11 +179,11 @@ pub(crate) struct World {
     pub namespaces: BTreeMap<Name, Box<slim::Namespace>>,
     pub nodes: Nodes,
     /// Pods that are bound and have not ended, by namespace and name.
-    pub pods: BTreeMap<PodKey, Pod>,
+    pub pods: BoxedMap<PodKey, Pod>,
     /// The same by node and by job.
     pub pod_index: pod_index::PodIndex,
     /// Pods of elastic jobs, and pods with a topology assignment, by namespace and name.
-    pub job_pods: BTreeMap<PodKey, crate::job_pod::JobPod>,
+    pub job_pods: BoxedMap<PodKey, crate::job_pod::JobPod>,
     /// Pods of elastic jobs, by the UID of their controller.
     pub job_pods_of: BTreeMap<Name, BTreeSet<PodKey>>,
     /// Pods with a topology assignment, by their Workload, or the first slice of an elastic job.

@@ -61,6 +61,11 @@ impl Pod {
     pub(crate) fn owners(&self) -> (Option<&Name>, Option<&Name>) {
         (self.controller.as_ref(), self.jobset.as_ref())
     }
+
+    /// Whether another version of it is found by the same properties.
+    pub(crate) fn is_indexed_like(&self, other: &Self) -> bool {
+        (&self.node, self.owners(), self.leaving) == (&other.node, other.owners(), other.leaving)
+    }
 }
 
 /// What one pod of a template uses of a node, without what counts for quotas only.

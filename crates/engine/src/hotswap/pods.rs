@@ -48,13 +48,14 @@ impl Engine {
             leaving: pod.metadata.deletion_timestamp.is_some(),
             former: false,
             before_node: None,
-            controller: pod.controller_uid.as_deref().map(Name::from),
-            jobset: pod.jobset.as_deref().map(Name::from),
+            controller: pod.controller_uid.as_deref().map(|uid| self.shared_uid_of(uid)),
+            jobset: pod.jobset.as_deref().map(|name| self.hotswap.intern(name)),
             created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             requests,
         };
-        let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
-        let known = self.world.pods.get(&key).filter(|known| known.uid == entry.uid);
+        let key = (self.hotswap.intern(&reference.namespace), Arc::clone(&reference.name));
+        let last = self.world.pods.get(&key);
+        let known = last.filter(|known| known.uid == entry.uid);
         let before_node = match known {
             Some(known) => known.before_node,
             // Pods of the initial list have nodes that are listed, or deleted.
@@ -62,7 +63,8 @@ impl Engine {
         };
         let before_node = before_node.filter(|_| !self.world.nodes.contains_key(&entry.node));
         let entry = Pod { former: known.is_some_and(|known| known.former), before_node, ..entry };
-        if self.world.pods.get(&key) != Some(&entry) {
+        if last != Some(&entry) {
+            let came = last.is_none();
             if entry.leaving {
                 self.hotswap_left(&key, &entry);
             }
@@ -73,7 +75,6 @@ impl Engine {
             if let Some(until) = self.node_expected_until(&entry) {
                 self.wake_at(until, Alarm::Hotswap);
             }
-            let came = !self.world.pods.contains_key(&key);
             let unseen = came || self.makes_no_difference(&key, true);
             self.world.put_pod(key.clone(), entry);
             self.count_pod(&key);
@@ -87,6 +88,12 @@ impl Engine {
     fn shared_name_of(&mut self, node: &str) -> Name {
         let known = self.world.nodes.get_key_value(node).map(|(name, _)| Name::clone(name));
         known.unwrap_or_else(|| self.hotswap.intern(node))
+    }
+
+    /// The shared copy of a controller's UID: the one of the job, if that is known.
+    fn shared_uid_of(&self, uid: &str) -> Name {
+        let known = self.world.job_by_uid.get_key_value(uid).map(|(uid, _)| Name::clone(uid));
+        known.unwrap_or_else(|| Name::from(uid))
     }
 
     /// Until when a pod's node that was never seen does not count as deleted.

@@ -222,7 +222,7 @@ impl<'a> Snapshot<'a> {
         // The pods of a job are consecutive.
         let mut last: Option<(&Name, &Pod, Vec<usize>)> = None;
         let mut node = None;
-        for (key, pod) in &world.pods {
+        for (key, pod) in world.pods.iter() {
             let known = last.take().filter(|(namespace, other, _)| {
                 **namespace == key.0 && other.controller == pod.controller && other.jobset == pod.jobset
             });

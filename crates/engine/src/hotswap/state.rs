@@ -64,7 +64,7 @@ pub(crate) struct HotswapState {
     pub(crate) departing: BTreeSet<Name>,
     /// Why each Workload that stays on lost nodes does so, from its last event.
     pub(super) reported: BTreeMap<WorkloadKey, NotMoved>,
-    /// The names of nodes and resources that pods use, shared.
+    /// The names of namespaces, nodes, resources and JobSets that pods name, shared.
     pub(super) names: IndexSet<Name>,
     /// How many of them were in use when that was last counted.
     pub(super) names_used: usize,

@@ -4,7 +4,7 @@
 //! as placed if it names a Workload of its namespace that holds its node, and is within the number of pods that the Workload has there: only what it
 //! requests beyond the assignment counts as used. All requests of every other bound pod count, such as those of a replaced pod that has not ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use sluice_api::gates::Gate;
@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::hotswap::NodeChange;
 use crate::hotswap::matching::{ChangedLabel, changed_labels};
 use crate::hotswap::pod::{PodKey, allocatable};
+use crate::index_map::IndexMap;
 use crate::ingest::topology as ingested;
 use crate::input::Kind;
 use crate::job_pod::{JobPod, Stage};
@@ -318,9 +319,9 @@ impl Engine {
             let requests = known.seating.beyond(key, &pod.requests).into_owned();
             (!requests.is_empty()).then(|| (key.clone(), (Name::clone(&pod.node), requests)))
         });
-        let counted: BTreeMap<_, _> = counted.collect();
+        let counted: IndexMap<_, _> = counted.collect();
         compare("pods that were not placed", counted == known.counted);
-        let mut taken = BTreeMap::new();
+        let mut taken = IndexMap::default();
         for (node, requests) in counted.values() {
             add(&mut taken, node, requests);
         }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_core::{Amount, HOSTNAME, Name, SharedAssignment, WorkloadKey};
 
 use crate::hotswap::pod::{PODS, Pod, PodKey};
+use crate::index_map::IndexMap;
 
 /// A domain: the value of each level. A node is known by its hostname alone.
 pub(super) type Domain = Vec<(Name, Name)>;
@@ -85,7 +86,7 @@ pub(super) struct Seating {
     pub(super) levels: BTreeSet<Name>,
     pub(super) seats: BTreeMap<SetKey, BTreeMap<Domain, Seats>>,
     /// Where each pod is.
-    pub(super) of: BTreeMap<PodKey, (SetKey, Domain, Rank)>,
+    pub(super) of: IndexMap<PodKey, (SetKey, Domain, Rank)>,
 }
 
 impl Seating {
@@ -112,7 +113,7 @@ impl Seating {
 
     /// Removes a pod; returns the pod that gets its seat.
     pub(super) fn take(&mut self, pod: &PodKey) -> Option<PodKey> {
-        let (set, domain, rank) = self.of.remove(pod)?;
+        let (set, domain, rank) = self.of.swap_remove(pod)?;
         let domains = self.seats.get_mut(&set)?;
         let seats = domains.get_mut(&domain)?;
         let next = seats.vacate(&rank);

@@ -18,9 +18,9 @@ pub(crate) struct TopologyNodes {
     /// The core has the nodes.
     pub(super) used: bool,
     /// What pods use of each node that no topology assignment has.
-    pub(super) taken: BTreeMap<Name, Taken>,
+    pub(super) taken: IndexMap<Name, Taken>,
     /// These pods: their nodes, and what each takes.
-    pub(super) counted: BTreeMap<PodKey, (Name, Vec<(Name, Amount)>)>,
+    pub(super) counted: IndexMap<PodKey, (Name, Vec<(Name, Amount)>)>,
     /// Nodes whose usage differs from what the core has.
     pub(super) changed: BTreeSet<Name>,
     /// Workloads that hold nodes, by the name with which their pods refer to them: slices of one job share it.
@@ -87,7 +87,7 @@ impl TopologyNodes {
     }
 
     pub(super) fn uncount(&mut self, key: &PodKey) {
-        let Some((node, requests)) = self.counted.remove(key) else { return };
+        let Some((node, requests)) = self.counted.swap_remove(key) else { return };
         if let Some(of_node) = self.taken.get_mut(&node) {
             for (resource, amount) in &requests {
                 if let Some(taken) = of_node.get_mut(resource) {
@@ -96,13 +96,13 @@ impl TopologyNodes {
             }
             of_node.retain(|_, taken| *taken != 0);
             if of_node.is_empty() {
-                self.taken.remove(&node);
+                self.taken.swap_remove(&node);
             }
         }
         self.changed.insert(node);
     }
 
-    /// The pods that the core counts one by one, with their nodes, and what they take that no topology assignment has.
+    /// The pods that the core counts one by one, in any order, with their nodes, and what they take that no topology assignment has.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (&PodKey, &Name, &[(Name, Amount)])> {
         self.counted.iter().map(|(key, (node, requests))| (key, node, &**requests))
     }
@@ -158,7 +158,7 @@ impl TopologyNodes {
 }
 
 /// A pod takes its part of a node.
-pub(super) fn add(taken: &mut BTreeMap<Name, Taken>, node: &Name, requests: &[(Name, Amount)]) {
+pub(super) fn add(taken: &mut IndexMap<Name, Taken>, node: &Name, requests: &[(Name, Amount)]) {
     let of_node = taken.entry(Name::clone(node)).or_default();
     for (resource, amount) in requests {
         *of_node.entry(Name::clone(resource)).or_default() += i128::from(amount.get());

@@ -96,7 +96,7 @@ impl World {
     /// The pods with a topology assignment, computed again.
     pub fn placed_again(&self) -> BTreeMap<WorkloadKey, PlacedPods> {
         let mut all = BTreeMap::new();
-        for (key, pod) in &self.job_pods {
+        for (key, pod) in self.job_pods.iter() {
             put(&mut all, key, pod);
         }
         all

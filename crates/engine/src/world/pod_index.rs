@@ -6,12 +6,13 @@ use std::sync::Arc;
 use sluice_core::Name;
 
 use crate::hotswap::pod::{Pod, PodKey};
+use crate::index_map::IndexMap;
 
 /// Bound pods by a common property. Sorted pairs take less memory than sets of which most have one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodIndex {
-    /// By node.
-    pub(super) on: BTreeSet<(Name, PodKey)>,
+    /// By node, in order. Nodes have few pods, and an event of one finds them by hash.
+    pub(super) on: IndexMap<Name, Vec<PodKey>>,
     /// By the UID of their controller.
     pub(super) controlled: BTreeSet<(Name, PodKey)>,
     /// By the name of their JobSet.
@@ -20,14 +21,24 @@ pub(crate) struct PodIndex {
 
 impl PodIndex {
     pub(super) fn put(&mut self, key: &PodKey, pod: &Pod) {
-        self.on.insert((Arc::clone(&pod.node), key.clone()));
+        let on = self.on.entry(Arc::clone(&pod.node)).or_insert_with(|| Vec::with_capacity(1));
+        if let Err(at) = on.binary_search(key) {
+            on.insert(at, key.clone());
+        }
         let (controller, jobset) = pod.owners();
         self.controlled.extend(controller.map(|uid| (Arc::clone(uid), key.clone())));
         self.in_jobset.extend(jobset.map(|name| (Arc::clone(name), key.clone())));
     }
 
     pub(super) fn take(&mut self, key: &PodKey, pod: &Pod) {
-        self.on.remove(&(Arc::clone(&pod.node), key.clone()));
+        if let Some(on) = self.on.get_mut(&pod.node) {
+            if let Ok(at) = on.binary_search(key) {
+                on.remove(at);
+            }
+            if on.is_empty() {
+                self.on.swap_remove(&pod.node);
+            }
+        }
         let (controller, jobset) = pod.owners();
         if let Some(uid) = controller {
             self.controlled.remove(&(Arc::clone(uid), key.clone()));
@@ -38,21 +49,13 @@ impl PodIndex {
     }
 }
 
-/// The pods that have a name in common, from a namespace on.
-pub(super) fn named<'a>(
-    pairs: &'a BTreeSet<(Name, PodKey)>,
-    name: &'a str,
-    namespace: &str,
-) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-    let first = (Name::from(name), (Name::from(namespace), Name::default()));
-    pairs.range(first..).take_while(move |(other, _)| **other == *name).map(|(_, key)| key)
-}
-
-/// Those of one namespace.
+/// The pods of a namespace that have a name in common.
 pub(super) fn within<'a>(
     pairs: &'a BTreeSet<(Name, PodKey)>,
-    name: &'a str,
-    namespace: &'a str,
+    name: &'a Name,
+    namespace: &'a Name,
 ) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-    named(pairs, name, namespace).take_while(move |key| *key.0 == *namespace)
+    let first = (Name::clone(name), (Name::clone(namespace), Name::default()));
+    let of = move |(other, key): &&(Name, PodKey)| (other, &key.0) == (name, namespace);
+    pairs.range(first..).take_while(of).map(|(_, key)| key)
 }
