@@ -17,7 +17,7 @@ pub struct Stats {
     pub counted_domains: u64,
     /// Domains that searches for placements compared, besides those that an order gave.
     pub compared_domains: u64,
-    /// Domains that were visited to order a level of a topology by what fits: all of a level, for each of the first two searches after one came or went.
+    /// Domains that were visited to order a level of a topology by what fits: all of a level, for each of the first two searches of a shape there.
     pub ordered_domains: u64,
     /// Usages of LocalQueues that were computed for the order of ClusterQueues.
     pub local_usages: u64,

@@ -148,15 +148,15 @@ impl AllCounts {
     pub(crate) fn insert_leaf(&mut self, leaf: usize, around: &Around) {
         for &(level, at) in around.iter().chain([&(self.levels.len() - 1, leaf)]) {
             self.levels[level].insert(at, Counts::default());
-            self.tightest.0.forget(level);
+            self.tightest.0.insert(level, at);
         }
     }
 
     /// A leaf is gone, and domains around it are; [`AllCounts::sum_up_above`] a leaf near it follows.
     pub(crate) fn remove_leaf(&mut self, leaf: usize, around: &Around) {
         for &(level, at) in around.iter().chain([&(self.levels.len() - 1, leaf)]) {
-            self.levels[level].remove(at);
-            self.tightest.0.forget(level);
+            let counts = self.levels[level].remove(at);
+            self.tightest.0.remove(level, at, &counts);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::workload::{AffinityTerm, PodSetSpec, PreferredTerm};
 const MOST: usize = 64;
 /// The number of shapes whose counts are kept, however many leaves they have.
 const LEAST: usize = 8;
-/// The most leaves that are kept in all with more shapes than that, of 80 bytes or less each.
+/// The most leaves that are kept in all with more shapes than that, of 90 bytes or less each.
 const MOST_LEAVES: usize = 1 << 19;
 /// The most searches with the same counts that are remembered.
 const MOST_KNOWN: usize = 16;

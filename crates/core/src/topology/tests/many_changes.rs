@@ -26,7 +26,7 @@ fn the_three_hundredth_node_that_joins_is_the_one_leaf_that_is_counted_as_the_fi
         world.place(&often).expect("it fits");
         let (counted, ordered) = (work(&world).1 - counted, world.usage.ordered() - ordered);
         assert!(
-            counted == 1 && ordered <= nodes + 10,
+            counted == 1 && (ordered == 0 || at < 2 && ordered <= nodes + 10),
             "change {at}: {counted} counted, {ordered} of {nodes} ordered"
         );
     }
