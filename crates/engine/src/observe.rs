@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
-use sluice_api::v1beta2::AdmissionCheck;
+use sluice_api::v1beta2::{AdmissionCheck, ClusterQueue};
 use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
@@ -140,7 +140,7 @@ impl Engine {
         self.working_on = None;
     }
 
-    fn observe_cluster_queue(&mut self, name: &Name, queue: Box<sluice_api::v1beta2::ClusterQueue>) {
+    fn observe_cluster_queue(&mut self, name: &Name, queue: Box<ClusterQueue>) {
         let spec = queues::cluster_queue(&queue);
         let known = self.world.cluster_queues.get(name);
         let changed = known.is_none_or(|old| queues::cluster_queue(old) != spec);
@@ -152,6 +152,8 @@ impl Engine {
         if known.is_none_or(|old| old.spec.cohort_name.as_deref() != cohort) {
             self.deleted_cohorts.remove(cohort.unwrap_or_default());
         }
+        let acts = |queue: &ClusterQueue| queue.spec.preemption.reclaim_out_of_cohort.clone();
+        let acts_otherwise = known.is_some_and(|old| acts(old) != acts(&queue));
         self.observe_custom_labels(&reference, &queue.metadata);
         if changed {
             self.journal_quota(name, Some(&queue));
@@ -169,6 +171,8 @@ impl Engine {
             self.scheduler.set_cluster_queue(spec);
             self.quota_changed();
             self.mark_workloads_of_cluster_queue(name);
+        } else if acts_otherwise {
+            self.hotswap_stale();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_api::config::{Duration, Hotswap};
-use sluice_engine::{EngineConfig, WaitForPodsReady};
+use sluice_engine::{EngineConfig, Kind, ObjectRef, WaitForPodsReady};
 
 use crate::bed::Bed;
 use crate::page::{page, page_with};
@@ -43,6 +43,20 @@ fn the_taint_alone_says_that_a_node_goes() {
     assert!(!moved(&bed), "any other taint says nothing");
     taint(&mut bed, "cloud.google.com/impending-node-termination");
     assert!(moved(&bed));
+}
+
+#[test]
+fn a_queue_that_turns_it_on_is_acted_for_at_once() {
+    let mut bed = Bed::new();
+    bed.queue("q", 64, &json!({"enable": false}), &json!({}));
+    bed.high_and_low(["q", "q"]);
+    bed.fail(&["a"]);
+    bed.pass(60);
+    assert!(bed.evictions("high").is_empty());
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "q");
+    bed.c.api.edit(&queue, &json!({"spec": {"preemption": {"reclaimOutOfCohort": {"enable": true}}}}));
+    bed.pass(3);
+    assert_eq!(bed.evictions("high"), [("NodeFailures".to_owned(), 1)]);
 }
 
 #[test]
