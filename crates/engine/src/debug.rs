@@ -70,6 +70,7 @@ impl Engine {
             }
         }
         differences.extend(self.audit_topology());
+        differences.extend(self.audit_nodes_to_avoid());
         if differences.is_empty() { Ok(()) } else { Err(differences) }
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod exclusive;
 pub(crate) mod found;
+pub(crate) mod group_index;
 pub(crate) mod health;
 pub(crate) mod matching;
 pub(crate) mod moves;
@@ -41,6 +42,7 @@ use sluice_api::slim;
 use sluice_core::{Name, WorkloadKey};
 
 use crate::engine::{Alarm, Engine};
+use crate::hotswap::group_index::Said;
 use crate::hotswap::matching::ChangedLabel;
 use crate::hotswap::pod::Allocatable;
 
@@ -77,6 +79,7 @@ impl Engine {
     /// Flavors, queues or checks changed, or time passed that matters.
     pub(crate) fn hotswap_stale(&mut self) {
         self.hotswap.nodes_to_avoid.take();
+        self.hotswap.outdated = None;
         self.hotswap_again();
     }
 
@@ -102,10 +105,10 @@ impl Engine {
         if is_read { NodeChange::Search } else { NodeChange::Other }
     }
 
-    /// A node came, changed or went.
-    pub(crate) fn hotswap_node_changed(&mut self, change: NodeChange) {
+    /// A node, which had said this, came, changed or went.
+    pub(crate) fn hotswap_node_changed(&mut self, name: &Name, said: Said, change: NodeChange) {
         if change == NodeChange::Avoid {
-            self.hotswap.nodes_to_avoid.take();
+            self.node_to_avoid_changed(name, said);
         }
         if change == NodeChange::Other && self.hotswap.evaluated_at.is_some() {
             return;

@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use sluice_api::config::Hotswap;
+use sluice_api::slim;
 use sluice_core::{Amount, HOSTNAME, Name, NodeGroup, NodeGroups};
 
+use super::pod::Allocatable;
 use super::snapshot::{SeenNode, SeenPod, SeenWorkload, Snapshot, exact};
 
 /// The groups that a label makes.
@@ -18,11 +20,11 @@ pub(crate) fn groups_by<'a>(label: &str, snapshot: &Snapshot<'a>, config: &Hotsw
     members.sort_by_key(|(value, ..)| *value);
     let groups: Vec<_> = members.chunk_by(|(a, ..), (b, ..)| a == b).collect();
     let wanted = |members: &[(&str, usize, &SeenNode<'_>)]| {
-        members.first().and_then(|(.., seen)| slice_size(seen, config)).unwrap_or(1)
+        let size = members.first().and_then(|(.., seen)| slice_size(seen.node, seen.allocatable, config));
+        size.unwrap_or(1)
     };
     let is_slice = |members: &&[_]| wanted(members) > 1 && members.len() >= wanted(members);
-    // Groups that are only parts of slices lack nothing: if several groups share a label, at least one of them is a slice.
-    let sized = label != HOSTNAME && (groups.len() == 1 || groups.iter().any(is_slice));
+    let sized = are_sized(label, groups.len(), || groups.iter().any(is_slice));
     let mut of = vec![None; snapshot.nodes.len()];
     let all = groups.iter().enumerate().map(|(at, members)| {
         for (_, node, _) in *members {
@@ -38,12 +40,18 @@ pub(crate) fn groups_by<'a>(label: &str, snapshot: &Snapshot<'a>, config: &Hotsw
     NodeGroups { label: label.to_owned(), all: all.collect(), of }
 }
 
+/// Whether groups lack nodes that have fewer than a slice. Groups that are only parts of slices lack nothing: if several groups share a label, at least
+/// one of them is a slice.
+pub(super) fn are_sized(label: &str, groups: usize, any_is_slice: impl FnOnce() -> bool) -> bool {
+    label != HOSTNAME && (groups == 1 || any_is_slice())
+}
+
 /// How many nodes the slice of a node has: the product of its topology (`4x4`) by what one node has of it.
-fn slice_size(seen: &SeenNode<'_>, config: &Hotswap) -> Option<usize> {
-    let topology = seen.node.metadata.labels.as_ref()?.get(&config.slice_topology_label)?;
+pub(super) fn slice_size(node: &slim::Node, has: &Allocatable, config: &Hotswap) -> Option<usize> {
+    let topology = node.metadata.labels.as_ref()?.get(&config.slice_topology_label)?;
     let sides: Option<Vec<i128>> = topology.split('x').map(|side| side.parse().ok()).collect();
     let all = sides?.into_iter().try_fold(1_i128, i128::checked_mul)?;
-    let own = seen.allocatable.get(config.slice_resource.as_str()).copied().filter(|own| *own > 0)?;
+    let own = has.get(config.slice_resource.as_str()).copied().filter(|own| *own > 0)?;
     usize::try_from(all / own).ok()
 }
 

@@ -82,6 +82,7 @@ impl Engine {
         let scope = Scope::of(&self.world, &self.config);
         if scope.flavors.is_empty() && self.hotswap.flavors.is_empty() {
             self.hotswap.nodes_to_avoid = NodesToAvoid::default().into();
+            self.hotswap.outdated = None;
             self.hotswap.left.clear();
             self.close_departing(BTreeSet::new());
             return;
@@ -108,9 +109,13 @@ impl Engine {
         self.hotswap.unsettled = evaluation.unsettled;
         self.hotswap.left = evaluation.left;
         self.close_departing(evaluation.departing);
-        self.hotswap.users.clone_from(&evaluation.users);
+        if self.hotswap.users != evaluation.users {
+            self.hotswap.users.clone_from(&evaluation.users);
+            self.index_groups();
+        }
         let nodes_to_avoid = NodesToAvoid { users: evaluation.users, ..evaluation.nodes_to_avoid };
         self.hotswap.nodes_to_avoid = nodes_to_avoid.into();
+        self.hotswap.outdated = None;
         let before = std::mem::take(&mut self.hotswap.flavors);
         for flavor in before.keys().filter(|flavor| !scope.flavors.contains_key(*flavor)) {
             if self.scheduler.set_capacity(flavor, &[]) {

@@ -13,10 +13,11 @@ use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_core::{Name, NodeGroups};
 
-use super::health::Health;
-use super::matching::ChangedLabel;
+use super::group_index::{Group, Said, begins};
+use super::health::{self, Health};
+use super::matching::{ChangedLabel, has_labels};
 use super::snapshot::{SeenNode, Snapshot};
-use super::state::{Nodes, NodesToAvoid};
+use super::state::{Nodes, NodesToAvoid, Outdated};
 use crate::engine::Engine;
 use crate::ingest::workload;
 use crate::world::World;
@@ -46,8 +47,7 @@ impl NodesToAvoid {
             // Only the first node of each broken group needs a look.
             let mut known: Vec<_> = groups.iter().map(|of| vec![false; of.all.len()]).collect();
             for node in snapshot.of_flavor(&flavor, &object.spec.node_labels).iter() {
-                let has = snapshot.nodes[*node].node.metadata.labels.as_ref();
-                let begins = has.and_then(|labels| labels.get(announced)?.parse::<i64>().ok());
+                let begins = begins(snapshot.nodes[*node].node, announced);
                 nodes.first = [nodes.first, begins].into_iter().flatten().min();
                 for (of, known) in groups.iter().zip(&mut known) {
                     let Some(at) = of.of[*node] else { continue };
@@ -146,8 +146,8 @@ impl Engine {
     /// not count unless this Workload takes groups of nodes that none took.
     fn nodes_to_avoid(&self, object: &slim::Workload, takes_groups: bool) -> Cow<'_, NodesToAvoid> {
         let users = &self.hotswap.users;
-        let known = self.hotswap.nodes_to_avoid.get_or_init(|| self.nodes_to_avoid_now(users.clone()));
-        let in_time = known.until.is_none_or(|until| until > self.now);
+        let known = self.hotswap.nodes_to_avoid.get_or_init(|| self.nodes_to_avoid_again());
+        let in_time = known.is_in_time(self.now);
         let counts = || !takes_groups || self.is_among(object, &known.users);
         if !self.hotswap.stale || in_time && counts() {
             return Cow::Borrowed(known);
@@ -155,6 +155,100 @@ impl Engine {
         let key = workload::key(object);
         let own = self.world.workloads.get(&key).map(|entry| self.exclusive_use(&key, entry));
         Cow::Owned(self.nodes_to_avoid_now(users.iter().cloned().chain(own.into_iter().flatten()).collect()))
+    }
+
+    /// What a node says that this depends on, before it changes or goes.
+    pub(crate) fn said_by(&self, node: &slim::Node) -> Said {
+        self.hotswap.groups.said(node, &self.config.hotswap)
+    }
+
+    /// A node, which had said this, came, changed or went. What is known of other groups than its own stays.
+    pub(super) fn node_to_avoid_changed(&mut self, name: &Name, said: Said) {
+        let (state, config) = (&mut self.hotswap, &self.config.hotswap);
+        let changed = state.groups.node_changed(name, said, &self.world.nodes, config);
+        if let Some(known) = state.nodes_to_avoid.take() {
+            state.outdated = Some(Outdated { known, groups: BTreeSet::new() });
+        }
+        let Some(mut outdated) = state.outdated.take() else { return };
+        let Some(changed) = changed.filter(|_| outdated.known.is_in_time(self.now)) else { return };
+        outdated.groups.extend(changed);
+        let health = self.world.nodes.get(name).map(|node| health::of(node, self.now, config));
+        if let Some(Health::Wavering { until, .. }) = health {
+            let first = outdated.known.until.map_or(until, |known| known.min(until));
+            outdated.known.until = Some(first);
+        }
+        state.outdated = Some(outdated);
+    }
+
+    /// The labels are known by which JobSets take whole groups of nodes.
+    pub(super) fn index_groups(&mut self) {
+        let state = &mut self.hotswap;
+        let labels = state.users.iter().map(|(_, label)| label.as_str()).collect();
+        state.groups.set_labels(&labels, &self.world.nodes, &self.config.hotswap);
+    }
+
+    /// What was known before some nodes have changed, with their groups as they are now; or what all nodes show.
+    fn nodes_to_avoid_again(&self) -> NodesToAvoid {
+        let outdated = self.hotswap.outdated.as_ref();
+        match outdated.filter(|outdated| outdated.known.is_in_time(self.now)) {
+            Some(outdated) => self.with_groups_of(outdated),
+            None => self.nodes_to_avoid_now(self.hotswap.users.clone()),
+        }
+    }
+
+    fn with_groups_of(&self, outdated: &Outdated) -> NodesToAvoid {
+        let (nodes, index) = (&self.world.nodes, &self.hotswap.groups);
+        let scope = super::scope::Scope::of(&self.world, &self.config);
+        let labels = self.exclusive_labels(&scope, &outdated.known.users);
+        let announced = &self.config.hotswap.maintenance_time_label;
+        let mut known = outdated.known.clone();
+        for (flavor, of) in &mut known.flavors {
+            let Some(object) = self.world.flavors.get(flavor) else { continue };
+            let has = |node: &slim::Node| has_labels(node, &object.spec.node_labels);
+            let is_own = |name: &Name| nodes.get(name).is_some_and(has);
+            of.first = index.announced().find(|(_, name)| is_own(name)).map(|(begins, _)| *begins);
+            let taken = labels.get(flavor);
+            for (label, value) in &outdated.groups {
+                if taken.is_none_or(|taken| !taken.contains(label)) {
+                    continue;
+                }
+                let group = index.group(label, value);
+                let members = group.into_iter().flat_map(|(group, _)| &group.nodes);
+                let own: Vec<&Name> = members.filter(|name| is_own(name)).collect();
+                let whole = group.is_none_or(|(group, sized)| self.is_whole(group, sized));
+                of.set_broken(label, value, !own.is_empty() && !whole);
+                let begins = own.iter().filter_map(|name| begins(nodes.get(*name)?, announced));
+                of.set_announced(label, value, begins.min());
+            }
+        }
+        known
+    }
+
+    /// Whether all nodes of a group are there, and count for capacity.
+    fn is_whole(&self, group: &Group, sized: bool) -> bool {
+        let counts = |name: &Name| {
+            let node = self.world.nodes.get(name);
+            node.is_some_and(|node| health::of(node, self.now, &self.config.hotswap).has_capacity())
+        };
+        (!sized || group.nodes.len() >= group.wanted) && group.nodes.iter().all(counts)
+    }
+
+    /// The differences between what is known of nodes and what all nodes show.
+    pub(crate) fn audit_nodes_to_avoid(&self) -> Vec<String> {
+        let state = &self.hotswap;
+        let mut differences = Vec::new();
+        if state.groups != state.groups.afresh(&self.world.nodes, &self.config.hotswap) {
+            differences.push("the groups of nodes differ from the objects".to_owned());
+        }
+        if state.nodes_to_avoid.get().is_none() && state.outdated.is_none() {
+            return differences;
+        }
+        let known = state.nodes_to_avoid.get().cloned().unwrap_or_else(|| self.nodes_to_avoid_again());
+        let again = self.nodes_to_avoid_now(state.users.clone());
+        if known.is_in_time(self.now) && known.flavors != again.flavors {
+            differences.push("the nodes to avoid differ from those that all nodes show".to_owned());
+        }
+        differences
     }
 
     /// Whether the groups of nodes that a Workload takes are among these.

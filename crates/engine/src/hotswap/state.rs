@@ -8,6 +8,7 @@ use sluice_core::{Name, WorkloadKey};
 
 use super::cut::CutSearch;
 use super::found::FoundCapacity;
+use super::group_index::GroupIndex;
 use super::planned::Planned;
 use crate::index_map::IndexSet;
 
@@ -56,6 +57,10 @@ pub(crate) struct HotswapState {
     pub(super) flavors: BTreeMap<Name, BTreeSet<Name>>,
     /// What was known about nodes at the last look, or at a start after nodes, flavors or queues have changed since.
     pub(super) nodes_to_avoid: OnceLock<NodesToAvoid>,
+    /// The same before some nodes have changed, until a start asks for it.
+    pub(super) outdated: Option<Outdated>,
+    /// The groups of nodes that the labels of `users` make.
+    pub(super) groups: GroupIndex,
     /// The ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those, as of the last look.
     pub(super) users: BTreeSet<(Name, String)>,
     /// The nodes that pods left while their Workload ran, until as many run again or the node is healthy.
@@ -141,6 +146,21 @@ pub(crate) struct NodesToAvoid {
     pub(super) until: Option<Timestamp>,
 }
 
+impl NodesToAvoid {
+    /// Whether no node has been lost since because time has passed.
+    pub(super) fn is_in_time(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| until > now)
+    }
+}
+
+/// What was known about nodes before some have changed.
+#[derive(Clone, Debug)]
+pub(super) struct Outdated {
+    pub(super) known: NodesToAvoid,
+    /// The groups of these nodes, before and after: label and value.
+    pub(super) groups: BTreeSet<(String, String)>,
+}
+
 /// What is known about the nodes of one flavor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nodes {
@@ -150,6 +170,32 @@ pub(super) struct Nodes {
     pub(super) broken: BTreeMap<String, BTreeSet<String>>,
     /// By label that makes groups: when the first maintenance in each begins.
     pub(super) announced: BTreeMap<String, BTreeMap<String, i64>>,
+}
+
+impl Nodes {
+    /// A group of a label is broken, or is not.
+    pub(super) fn set_broken(&mut self, label: &str, group: &str, is: bool) {
+        if is {
+            self.broken.entry(label.to_owned()).or_default().insert(group.to_owned());
+        } else if let Some(groups) = self.broken.get_mut(label) {
+            groups.remove(group);
+            if groups.is_empty() {
+                self.broken.remove(label);
+            }
+        }
+    }
+
+    /// The first maintenance in a group of a label begins then, or none is announced.
+    pub(super) fn set_announced(&mut self, label: &str, group: &str, begins: Option<i64>) {
+        if let Some(begins) = begins {
+            self.announced.entry(label.to_owned()).or_default().insert(group.to_owned(), begins);
+        } else if let Some(groups) = self.announced.get_mut(label) {
+            groups.remove(group);
+            if groups.is_empty() {
+                self.announced.remove(label);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

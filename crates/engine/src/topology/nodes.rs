@@ -14,6 +14,7 @@ use sluice_core::{Amount, HOSTNAME, Name, NodeSpec, WorkloadKey};
 use super::state::{Holder, Hosts, add};
 use crate::engine::Engine;
 use crate::hotswap::NodeChange;
+use crate::hotswap::group_index::Said;
 use crate::hotswap::matching::{ChangedLabel, changed_labels};
 use crate::hotswap::pod::{PodKey, allocatable};
 use crate::index_map::IndexMap;
@@ -93,7 +94,7 @@ impl Engine {
             self.report_node(name);
             self.request_cycle();
         }
-        self.hotswap_node_changed(NodeChange::Avoid);
+        self.hotswap_node_changed(name, Said::default(), NodeChange::Avoid);
         self.terminating_node_changed(name);
         self.mark_stuck_on(name);
     }
@@ -105,6 +106,7 @@ impl Engine {
         let amounts = (known.allocatable != node.allocatable).then(|| allocatable(&node));
         let has = amounts.as_ref().unwrap_or(known.allocatable());
         let change = self.node_change((known, known.allocatable()), (&node, has), &labels);
+        let said = if change == NodeChange::Avoid { self.said_by(known) } else { Said::default() };
         let moves = self.is_elsewhere(&labels);
         let fails = moves || tainted || health(known) != health(&node);
         let turns = ingested::is_usable(known) != ingested::is_usable(&node);
@@ -132,7 +134,7 @@ impl Engine {
                 self.request_cycle();
             }
         }
-        self.hotswap_node_changed(change);
+        self.hotswap_node_changed(name, said, change);
         if fails {
             self.terminating_node_changed(name);
             self.mark_stuck_on(name);
@@ -157,6 +159,7 @@ impl Engine {
 
     /// A Node is gone.
     pub(crate) fn forget_node(&mut self, name: &Name) {
+        let said = self.world.nodes.get(name).map(|node| self.said_by(node)).unwrap_or_default();
         self.world.nodes.remove(name);
         self.node_may_fail(name);
         self.topology.hosts.take(name);
@@ -165,7 +168,7 @@ impl Engine {
             self.scheduler.remove_node(name);
             self.request_cycle();
         }
-        self.hotswap_node_changed(NodeChange::Avoid);
+        self.hotswap_node_changed(name, said, NodeChange::Avoid);
         self.mark_stuck_on(name);
     }
 
