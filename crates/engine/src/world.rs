@@ -216,7 +216,7 @@ pub(crate) struct World {
     /// The job that each of these pods is in.
     pub pod_homes: BTreeMap<PodKey, JobKey>,
     /// Workloads by the UID of the job that they belong to.
-    pub by_owner: BTreeMap<Name, Few<WorkloadKey>>,
+    pub by_owner: IndexMap<Name, Few<WorkloadKey>>,
     /// Workloads by their LocalQueue.
     pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
     /// LocalQueues by the ClusterQueue that they point to.

@@ -1,9 +1,13 @@
 //! A set that mostly has one member: a set of the standard library takes some four hundred bytes for that.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::iter::{Chain, Flatten};
 use std::option;
+
+use indexmap::map::Entry;
+
+use crate::index_map::IndexMap;
 
 /// One member, or more than one.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +54,7 @@ impl<T: Ord> Few<T> {
     }
 
     /// Adds a value to those of a key.
-    pub fn index<K: Ord>(map: &mut BTreeMap<K, Self>, key: K, value: T) {
+    pub fn index<K: Eq + Hash>(map: &mut IndexMap<K, Self>, key: K, value: T) {
         match map.entry(key) {
             Entry::Occupied(mut known) => known.get_mut().insert(value),
             Entry::Vacant(new) => {
@@ -60,9 +64,9 @@ impl<T: Ord> Few<T> {
     }
 
     /// Removes a value from those of a key, and the key with the last one.
-    pub fn unindex<K: Ord>(map: &mut BTreeMap<K, Self>, key: &K, value: &T) {
+    pub fn unindex<K: Eq + Hash>(map: &mut IndexMap<K, Self>, key: &K, value: &T) {
         if map.get_mut(key).is_some_and(|few| few.remove(value)) {
-            map.remove(key);
+            map.swap_remove(key);
         }
     }
 }
@@ -82,11 +86,13 @@ impl<'a, T> IntoIterator for &'a Few<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
     fn members_come_and_go_as_in_a_set() {
-        let (mut few, mut sets) = (BTreeMap::new(), BTreeMap::<u8, BTreeSet<u8>>::new());
+        let (mut few, mut sets) = (IndexMap::default(), BTreeMap::<u8, BTreeSet<u8>>::new());
         // Of two keys and four members, in an order that makes each set grow and shrink.
         for step in 0..1_000_u32 {
             let random = step.wrapping_mul(2_654_435_761) >> 16;
@@ -113,7 +119,9 @@ mod tests {
 
     #[test]
     fn the_only_member_takes_no_memory_of_its_own() {
-        let mut few = BTreeMap::from([(0, Few::One(0_u64))]);
+        let mut few = IndexMap::default();
+        few.reserve(2);
+        few.insert(0, Few::One(0_u64));
         let made = allocation_counter::measure(|| {
             Few::index(&mut few, 1, 7);
             Few::index(&mut few, 1, 7);
