@@ -86,6 +86,8 @@ pub enum Purpose {
     Finish,
     /// The job's pods are ready, or no longer.
     PodsReady,
+    /// The job's pods are ready, and until this is written nothing else is admitted (`blockAdmission`).
+    Unblock,
     /// Pods ended that will not come again.
     Reclaim,
     /// Which of its nodes are lost.
@@ -145,9 +147,9 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Whether a write only says how a Workload fares: no decision depends on it.
+    /// Whether a write only says how a Workload fares: no decision on that Workload depends on it.
     pub(crate) const fn is_report(self) -> bool {
-        matches!(self, Self::Pend | Self::Bypassed | Self::PodsReady)
+        matches!(self, Self::Pend | Self::Bypassed | Self::PodsReady | Self::Unblock)
     }
 }
 

@@ -92,9 +92,7 @@ fn awaited(entry: &WorkloadEntry) -> i64 {
 impl Engine {
     /// Keeps the condition PodsReady; says whether it wrote.
     pub(crate) fn sync_pods_ready(&mut self, view: &JobView, workload: &WorkloadKey) -> bool {
-        if self.config.wait_for_pods_ready.is_none() {
-            return false;
-        }
+        let Some(waits_for_pods) = &self.config.wait_for_pods_ready else { return false };
         let entry = &self.world.workloads[workload];
         let status = entry.status();
         if is(status, Type::Admitted) && is(status, Type::Evicted) || entry.reports_wait(self.now) {
@@ -110,11 +108,13 @@ impl Engine {
             return false;
         };
         let first = wanted.status && wanted.reason == reason::STARTED;
+        let unblocks = wanted.status && waits_for_pods.block_admission;
+        let purpose = if unblocks { Purpose::Unblock } else { Purpose::PodsReady };
         let mut next = status.clone();
         let at = self.at(&entry.object);
         conditions::set(&mut next.conditions, Type::PodsReady.as_str(), wanted, at.generation, at.now);
         let then = if first { self.report_ready(workload) } else { Vec::new() };
-        self.write_part(workload, Purpose::PodsReady, body::PODS_READY, next, then);
+        self.write_part(workload, purpose, body::PODS_READY, next, then);
         true
     }
 

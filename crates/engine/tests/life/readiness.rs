@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_api::config::Configuration;
-use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose, WaitForPodsReady};
+use sluice_engine::{EngineConfig, Gather, Kind, ObjectRef, Purpose, WaitForPodsReady, WriteError};
 
 use crate::model::build::job;
 use crate::model::{Api, Cluster, condition, reported};
@@ -209,6 +209,48 @@ fn block_admission_lets_one_after_the_other_get_ready() {
     );
     ready(&mut c, "a", true);
     assert!(!c.api.job("b").view.suspended);
+}
+
+#[test]
+fn readiness_is_written_as_a_report_unless_admissions_wait_for_it() {
+    for (block_admission, unblocking) in [(true, 1), (false, 0)] {
+        let mut c = wait(|config| config.block_admission = block_admission);
+        c.api.add_job(job("team-a", "a", "lq", 3, "1"));
+        c.settle();
+        let written = |c: &Cluster| (c.written(Purpose::Unblock), c.written(Purpose::PodsReady));
+        ready(&mut c, "a", true);
+        assert_eq!(written(&c), (unblocking, 1 - unblocking));
+        ready(&mut c, "a", false);
+        assert_eq!(written(&c), (unblocking, 2 - unblocking), "no admission waits for that");
+    }
+}
+
+/// As without `blockAdmission`: `budget.rs`.
+#[test]
+fn an_eviction_waits_neither_for_readiness_that_was_not_sent_nor_until_it_may_be_written_again() {
+    let blocking = || {
+        let mut c = wait(|config| config.block_admission = true);
+        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        c.settle();
+        c
+    };
+    let deactivated = |c: &mut Cluster| {
+        c.writes.clear();
+        let workload = Api::workload_ref(&c.workload("a"));
+        c.api.edit(&workload, &json!({"spec": {"active": false}}));
+        c.settle();
+        c.written(Purpose::Evict)
+    };
+    let mut c = blocking();
+    c.refuse = Some((Purpose::Unblock, WriteError::Refused("no such luck".to_owned())));
+    ready(&mut c, "a", true);
+    assert_eq!((c.refused, deactivated(&mut c)), (1, 1));
+    let mut c = blocking();
+    c.slow = Some(Purpose::Unblock);
+    ready(&mut c, "a", true);
+    c.api.finish_job("a", true);
+    c.settle();
+    assert_eq!((c.withdrawn, c.written(Purpose::Finish)), (1, 1));
 }
 
 /// docs/reference/11-observed.md 11.1.21.

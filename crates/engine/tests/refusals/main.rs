@@ -17,6 +17,11 @@ const CHECK: &str = "dws-prov";
 
 /// Everything is on, and short.
 fn cluster() -> Cluster {
+    cluster_with(false)
+}
+
+/// The same; `block_admission`: nothing is admitted before the pods of what was admitted are ready.
+fn cluster_with(block_admission: bool) -> Cluster {
     let mut config = EngineConfig {
         status_interval_ms: 0,
         provisioning: true,
@@ -25,7 +30,7 @@ fn cluster() -> Cluster {
         wait_for_pods_ready: Some(WaitForPodsReady {
             timeout_seconds: 1000,
             recovery_timeout_seconds: None,
-            block_admission: false,
+            block_admission,
             order_by_eviction: true,
             backoff_limit_count: Some(0),
             backoff_base_seconds: 1,
@@ -111,7 +116,7 @@ fn stuck_pod(c: &mut Cluster) {
 fn play(purpose: Purpose, c: &mut Cluster) {
     match purpose {
         Purpose::Pend => queue_job(c, 9),
-        Purpose::PodsReady => {
+        Purpose::PodsReady | Purpose::Unblock => {
             queue_job(c, 1);
             c.api.edit_job("a", |job| job.view.pods_ready = true);
         }
@@ -223,6 +228,7 @@ const PURPOSES: [Purpose; Purpose::Read as usize + 1] = [
     Purpose::Deactivate,
     Purpose::Finish,
     Purpose::PodsReady,
+    Purpose::Unblock,
     Purpose::Reclaim,
     Purpose::UnhealthyNodes,
     Purpose::Place,
@@ -260,6 +266,7 @@ fn begin(purpose: Purpose) -> Cluster {
         | Purpose::CreateRequest
         | Purpose::MoveTemplate
         | Purpose::DeleteRequest => checked(),
+        Purpose::Unblock => cluster_with(true),
         _ => rare::begin(purpose).unwrap_or_else(cluster),
     }
 }

@@ -7,7 +7,7 @@ use sluice_engine::effect::Purpose;
 pub enum Class {
     /// A job starts or stops: quota that it does not need any more is given back, too.
     Jobs,
-    /// Quota is given, or taken from pods that outlive their job.
+    /// Quota is given, or taken from pods that outlive their job; or admissions wait for it.
     Admissions,
     /// A Workload is made, or follows its job.
     Workloads,
@@ -58,6 +58,7 @@ impl Class {
             | Purpose::Reclaim => Self::Jobs,
             Purpose::ReserveQuota
             | Purpose::Admit
+            | Purpose::Unblock
             | Purpose::Requeue
             | Purpose::SyncChecks
             | Purpose::UnhealthyNodes
@@ -120,6 +121,7 @@ mod tests {
                 &[
                     P::ReserveQuota,
                     P::Admit,
+                    P::Unblock,
                     P::Requeue,
                     P::SyncChecks,
                     P::UnhealthyNodes,

@@ -294,7 +294,9 @@ impl Pool {
             }
             Order::Withdraw(generation, id) => {
                 let meant = |job: &Job| job.0 == generation && job.1.id == id;
-                if self.lanes.withdraw(Class::Reports, meant).is_some() {
+                // Readiness that admissions wait for is among these.
+                let mut lanes = [Class::Reports, Class::Admissions].into_iter();
+                if lanes.any(|lane| self.lanes.withdraw(lane, meant).is_some()) {
                     let withdrawn = Err(WriteError::Withdrawn);
                     (self.answering.answers)(generation, id, withdrawn, None, Slot::default());
                 }

@@ -427,3 +427,20 @@ async fn what_is_withdrawn_before_it_is_sent_is_answered_and_never_sent() {
         "a decision goes before reports"
     );
 }
+
+#[tokio::test]
+async fn readiness_that_admissions_wait_for_is_withdrawn_as_a_report_is() {
+    let (client, gate, sent) = all_gated();
+    let (answering, mut answered) = noting();
+    let traffic = Traffic::default();
+    let last = u64::try_from(traffic.limit()).unwrap();
+    let (writer, _kept) = started(Server::new(client, Deadline::never(), traffic), answering);
+    for id in 0..=last {
+        writer.write(0, WriteRequest { purpose: Purpose::Unblock, ..request(id, &format!("w{id}")) });
+    }
+    writer.withdraw(0, EffectId(last));
+    assert_eq!(answered.recv().await.unwrap(), (last, false));
+    gate.add_permits(1_000);
+    assert!(writer.is_quiet(Duration::from_mins(1)).await);
+    assert!(!sent.lock().unwrap().contains(&format!("w{last}")));
+}
