@@ -41,7 +41,10 @@ const IN_FLIGHT: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses of a request while the API server is away. The few that there are keep all others waiting in the queue, which is long.
 const PAUSES: Backoff = Backoff::seconds(1, 10);
-/// How often one is sent before it is given up: for a minute, so that one that can never succeed does not keep the others for good.
+/// The longest pause that the API server may ask for, as for writes.
+const LONGEST_ASKED: Duration = Duration::from_mins(1);
+/// How often one is sent before it is given up: for a minute, or as long as the API server asks for, so that one that can never succeed does not keep
+/// the others for good.
 const ATTEMPTS: u32 = 9;
 /// The same where only this event may be concerned: a webhook of its namespace does not answer, say.
 const FEW_ATTEMPTS: u32 = 2;
@@ -152,8 +155,9 @@ async fn send_all(
             // They share the limit of writes, and come last.
             traffic.room_for_event(IN_FLIGHT - 1 - slots.available_permits()).await;
             let (client, answered, queue) = (client.clone(), answered.clone(), Arc::clone(&waiting));
+            let traffic = traffic.clone();
             supervisor.spawn_finite("event", async move {
-                let outcome = send(&client, &call, pauses).await;
+                let outcome = send(&client, &call, pauses, &traffic).await;
                 if let Err(error) = &outcome {
                     debug!(error = %Chain(error), "an event was not recorded");
                     if error.is_transient() && queue.count_dropped(1) {
@@ -222,8 +226,8 @@ fn receive(dedup: &mut Dedup<Key>, answers: &mut mpsc::Receiver<(Key, bool)>) {
     }
 }
 
-/// Sends a request until it is answered, refused, or given up.
-async fn send(client: &Client, call: &Call, pauses: Backoff) -> Result<(), CallError> {
+/// Sends a request until it is answered, refused, or given up. Writes learn if the API server has too many requests.
+async fn send(client: &Client, call: &Call, pauses: Backoff, traffic: &Traffic) -> Result<(), CallError> {
     let mut failures = 0;
     loop {
         let error = match call.send(client, TIMEOUT).await {
@@ -234,15 +238,22 @@ async fn send(client: &Client, call: &Call, pauses: Backoff) -> Result<(), CallE
             }
             Err(error) => error,
         };
+        if error.code() == Some(429) && !error.is_of_admission() {
+            traffic.refused(Instant::now());
+        }
         failures += 1;
         let is_its_own = error.is_of_admission() || matches!(error, CallError::Timeout { .. });
         let attempts = if is_its_own { FEW_ATTEMPTS } else { ATTEMPTS };
         if !error.is_transient() || failures >= attempts {
             return Err(error);
         }
-        let asked = error.retry_after().unwrap_or_default().min(TIMEOUT);
-        tokio::time::sleep(pauses.pause(failures - 1).max(asked)).await;
+        tokio::time::sleep(pause(pauses, failures - 1, error.retry_after())).await;
     }
+}
+
+/// The pause after so many others, if the API server asks for this one.
+fn pause(pauses: Backoff, before: u32, asked: Option<Duration>) -> Duration {
+    pauses.pause(before).max(asked.unwrap_or_default().min(LONGEST_ASKED))
 }
 
 fn key(event: &Event) -> Key {

@@ -217,7 +217,30 @@ async fn a_refused_event_is_not_sent_again_and_one_that_was_made_unseen_is_there
     });
     let event = event(ObjectRef::namespaced(Kind::Workload, "ns", "w"), "note");
     let call = create(&event, "w.1".to_owned(), &reporter(None), Timestamp::UNIX_EPOCH);
-    assert!(send(&client, &call, Backoff::millis(1, 1)).await.is_ok());
+    assert!(send(&client, &call, Backoff::millis(1, 1), &Traffic::default()).await.is_ok());
+}
+
+#[test]
+fn a_request_pauses_for_as_long_as_the_api_server_asks_up_to_a_minute() {
+    let seconds =
+        |before, asked: Option<u64>| pause(PAUSES, before, asked.map(Duration::from_secs)).as_secs();
+    assert_eq!((seconds(0, None), seconds(1, None), seconds(9, None)), (1, 2, 10));
+    assert_eq!((seconds(0, Some(30)), seconds(9, Some(3)), seconds(0, Some(600))), (30, 10, 60));
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_for_too_many_requests_lowers_the_limit_of_writes() {
+    let webhook = r#"admission webhook "policy.example.com" denied the request"#;
+    for (reason, lowers) in [("TooManyRequests", true), (webhook, false)] {
+        let client =
+            fake_api::client(move |_: Method, _, _| std::future::ready(fake_api::failed(429, reason)));
+        let event = event(ObjectRef::namespaced(Kind::Workload, "ns", "w"), "note");
+        let call = create(&event, "w.1".to_owned(), &reporter(None), Timestamp::UNIX_EPOCH);
+        let traffic = Traffic::default();
+        let before = traffic.limit();
+        send(&client, &call, Backoff::millis(1, 1), &traffic).await.unwrap_err();
+        assert_eq!(traffic.limit() < before, lowers, "{reason}");
+    }
 }
 
 #[test]
