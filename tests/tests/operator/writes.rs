@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sluice_testkit::metrics::{Scraper, sum};
 use sluice_testkit::wait::{Progress, consistently, eventually, progress};
 use sluice_testkit::{ControlPlane, FaultProxy, Manager, Write, workloads};
-use sluice_tests::place::{DEADLINE, Place};
+use sluice_tests::place::{DEADLINE, Place, job};
 use sluice_tests::reviewed::answered;
 
 use crate::status::{shared, start_with};
@@ -319,26 +319,50 @@ async fn count_of_job(plane: &ControlPlane, proxy: &FaultProxy, name: String) ->
         return false;
     };
     report_pods(&here, "a", &json!({"phase": "Succeeded", "conditions": []})).await;
-    eventually("the end of the Job", DEADLINE, || async {
-        let workload = here.workload("a").await?;
-        let finalizers = workload["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
-        Ok(progress(finalizers == 0, workload["status"]["conditions"].to_string()))
-    })
-    .await
-    .unwrap();
+    wait_for_end(&here, "a").await;
     // Finished, and the finalizer.
     let at_its_end = ["PATCH status", "PATCH workload"];
-    let ended = wait_for_writes(&here, &answers, "a", from, &at_its_end).await;
+    if wait_for_writes(&here, &answers, "a", from, &at_its_end).await.is_none() {
+        return false;
+    }
+    // The pod of another one fails before it is ready: nothing is written about readiness.
+    let mut fails = job("b", "lq", 1, 1, 3_600);
+    fails["spec"]["backoffLimit"] = json!(0);
+    here.make_job(&fails).await.unwrap();
+    here.wait_until("b", true).await.unwrap();
+    let Some(from_b) = wait_for_writes(&here, &answers, "b", answers.from, &until_ready[..3]).await else {
+        return false;
+    };
+    report_pods(&here, "b", &json!({"phase": "Failed", "conditions": []})).await;
+    wait_for_end(&here, "b").await;
+    let ended = wait_for_writes(&here, &answers, "b", from_b, &at_its_end).await;
     let rest = consistently("no more writes", Duration::from_secs(1), || async {
-        let (writes, _) = of_job(&here, proxy, "a", from).await;
-        Ok(progress(writes == at_its_end, format!("{writes:?}")))
+        let [(of_a, _), (of_b, _)] =
+            [of_job(&here, proxy, "a", from).await, of_job(&here, proxy, "b", from_b).await];
+        Ok(progress(of_a == at_its_end && of_b == at_its_end, format!("{of_a:?}, {of_b:?}")))
     });
     let rest = rest.await;
     if ended.is_none() || answers.came_late(&here) {
         return false;
     }
     rest.unwrap();
+    let events: Vec<_> = of_place(&proxy.writes()[answers.from..], &here)
+        .into_iter()
+        .filter(|write| write.path.contains("/events"))
+        .collect();
+    assert!(events.len() <= 8, "two Jobs with four events each: {events:?}");
     true
+}
+
+/// Waits until the Workload of a Job is released.
+async fn wait_for_end(here: &Place<'_>, job: &str) {
+    eventually(&format!("the end of {job}"), DEADLINE, || async {
+        let workload = here.workload(job).await?;
+        let finalizers = workload["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        Ok(progress(finalizers == 0, workload["status"]["conditions"].to_string()))
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -373,21 +397,31 @@ async fn count_of_turn(plane: &ControlPlane, proxy: &FaultProxy, name: String) -
     here.wait_for_condition("low", "Admitted", "True").await.unwrap();
     // It is stopped, in two steps at most, and started. It is evicted, its quota is released and reserved again; and it says what it waits for if that
     // takes half a second or longer.
-    let counted = eventually("the writes of its turn", DEADLINE, || async {
+    let turn = || async {
         let (writes, _) = of_job(&here, proxy, "low", from).await;
         let count = |what: &str| writes.iter().filter(|write| *write == what).count();
         let (of_job, of_status) = (count("PATCH job"), count("PATCH status"));
-        let seen = format!("{writes:?}");
-        Ok(if of_job > 3 || of_status > 4 || of_job + of_status < writes.len() {
-            Progress::Never(format!("they are {seen}"))
+        let within = of_job <= 3 && of_status <= 4 && of_job + of_status == writes.len();
+        (within, of_job >= 2 && of_status >= 3, format!("{writes:?}"))
+    };
+    let counted = eventually("the writes of its turn", DEADLINE, || async {
+        let (within, whole, seen) = turn().await;
+        Ok(if within {
+            progress(whole || answers.came_late(&here), seen)
         } else {
-            progress(of_job >= 2 && of_status >= 3 || answers.came_late(&here), seen)
+            Progress::Never(format!("they are {seen}"))
         })
     });
     let counted = counted.await;
+    let rest = consistently("no more writes than these", Duration::from_secs(1), || async {
+        let (within, _, seen) = turn().await;
+        Ok(progress(within, seen))
+    });
+    let rest = rest.await;
     if answers.came_late(&here) {
         return false;
     }
     counted.unwrap();
+    rest.unwrap();
     true
 }
