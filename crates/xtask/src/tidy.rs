@@ -30,6 +30,9 @@ const MAX_LINES: usize = 500;
 /// Characters of a commit's subject.
 const MAX_SUBJECT: usize = 71;
 
+/// So many of the last commits are looked at, apart from merges: most are never the last one of a tree that is checked.
+const COMMITS: &str = "-50";
+
 /// Files that may be longer, with the reason. A file that has become short enough must leave this list.
 const LONG_FILES: [(&str, &str); 0] = [];
 
@@ -155,7 +158,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(crates_page(&files));
     findings.extend(core_dependencies(&root, args.bless)?);
     findings.extend(shipped::check(&root)?);
-    findings.extend(subject(output(&root, "git", &["log", "-1", "--format=%s"])?.trim()));
+    findings.extend(subjects(&output(&root, "git", &["log", "--no-merges", COMMITS, "--format=%s"])?));
     for finding in &findings {
         println!("{finding}");
     }
@@ -187,11 +190,12 @@ fn pending_snapshot(path: &str) -> Option<String> {
         .then(|| format!("{path}: is a snapshot that waits to be accepted"))
 }
 
-/// The subject of the last commit is short enough to be read in a list.
-fn subject(subject: &str) -> Option<String> {
-    let length = subject.chars().count();
-    (length > MAX_SUBJECT)
-        .then(|| format!("the subject {subject:?} has {length} characters; {MAX_SUBJECT} at most"))
+/// The subjects of commits, one a line, are short enough to be read in a list.
+fn subjects(subjects: &str) -> impl Iterator<Item = String> {
+    let lengths = subjects.lines().map(|subject| (subject, subject.chars().count()));
+    lengths.filter(|(_, length)| *length > MAX_SUBJECT).map(|(subject, length)| {
+        format!("the subject {subject:?} has {length} characters; {MAX_SUBJECT} at most")
+    })
 }
 
 fn forgotten_exceptions(files: &BTreeMap<String, String>) -> Vec<String> {
@@ -369,8 +373,10 @@ mod tests {
     fn pending_snapshots_and_long_subjects_are_reported() {
         assert_eq!(pending_snapshot("tests/a.snap"), None);
         assert!(pending_snapshot(concat!("tests/a.snap", ".new")).is_some());
-        assert_eq!(subject(&"ä".repeat(MAX_SUBJECT)), None);
-        assert!(subject(&"a".repeat(MAX_SUBJECT + 1)).is_some());
+        let fits = "ä".repeat(MAX_SUBJECT);
+        assert_eq!(subjects(&fits).count(), 0);
+        let found: Vec<_> = subjects(&format!("{fits}\n{fits}a\n{fits}\n")).collect();
+        assert!(found.len() == 1 && found[0].contains(&format!("{fits}a")), "{found:?}");
     }
 
     #[test]
