@@ -1,5 +1,7 @@
 //! Patches of JSON documents, as the API server applies them.
 
+use json_patch::PatchOperation;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 /// Prefix of the field with the names that a list of names loses.
@@ -37,43 +39,11 @@ pub(crate) fn merge_strategically(target: &mut Value, patch: &Value) {
     json_patch::merge(target, &merged);
 }
 
-/// The operations `add`, `replace` and `remove` of a JSON patch (RFC 6902); no others are used here.
+/// A JSON patch (RFC 6902), all of it or nothing. The error says which operation has no place in the object.
 pub(crate) fn apply(target: &mut Value, operations: &[Value]) -> Result<(), String> {
-    for operation in operations {
-        let path = operation["path"].as_str().unwrap_or_default();
-        let value = operation["value"].clone();
-        let kind = operation["op"].as_str().unwrap_or_default();
-        one(target, kind, path, value)
-            .ok_or_else(|| format!("{kind} {path}: no such place in the object"))?;
-    }
-    Ok(())
-}
-
-fn one(target: &mut Value, kind: &str, path: &str, value: Value) -> Option<()> {
-    let (parent, key) = path.rsplit_once('/')?;
-    let key = key.replace("~1", "/").replace("~0", "~");
-    match target.pointer_mut(parent)? {
-        Value::Object(object) => match kind {
-            "add" => drop(object.insert(key, value)),
-            "replace" => *object.get_mut(&key)? = value,
-            "remove" => drop(object.remove(&key)?),
-            _ => return None,
-        },
-        Value::Array(list) => match (kind, key.as_str()) {
-            ("add", "-") => list.push(value),
-            (_, key) => {
-                let at: usize = key.parse().ok()?;
-                match kind {
-                    "add" if at <= list.len() => list.insert(at, value),
-                    "replace" => *list.get_mut(at)? = value,
-                    "remove" if at < list.len() => drop(list.remove(at)),
-                    _ => return None,
-                }
-            }
-        },
-        _ => return None,
-    }
-    Some(())
+    let operations: Result<Vec<_>, _> = operations.iter().map(PatchOperation::deserialize).collect();
+    let operations = operations.map_err(|error| error.to_string())?;
+    json_patch::patch(target, &operations).map_err(|error| error.to_string())
 }
 
 /// The text of a field, empty if it is none.
@@ -111,6 +81,9 @@ mod tests {
         ];
         apply(&mut object, &operations).unwrap();
         assert_eq!(object, json!({"metadata": {"labels": {"a/b": "2"}}, "list": ["y"]}));
-        assert!(apply(&mut object, &[json!({"op": "remove", "path": "/nope"})]).is_err());
+        let remove = |path: &str| json!({"op": "remove", "path": path});
+        let why = apply(&mut object, &[remove("/list/0"), remove("/nope")]).unwrap_err();
+        assert!(why.contains("/nope"), "{why}");
+        assert_eq!(object["list"], json!(["y"]), "all or nothing");
     }
 }
