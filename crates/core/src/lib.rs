@@ -18,7 +18,7 @@
 //! 4. the search, functions over a `view` of both, which reads the world and restores the books: `flavor_assigner`, `preemption`,
 //!    `partial_admission`, `placement`;
 //! 5. `scheduler`: world, books and the `agenda` of what has to be tried, with a module for each way to change or read them from outside;
-//! 6. `cycle`: which search is made for which workload, and its consequences; `room`: where displaced work could go, outside of a cycle.
+//! 6. `cycle`: which search is made for which workload, and its consequences; `capacity_search`: where displaced work could go, outside of a cycle.
 //!
 //! Where each rule is, by its usual name, with the section of docs/reference/06-algorithm.md:
 //!
@@ -56,7 +56,7 @@
 //! | ours: PreemptionLoopGuard, AdmitOnlyFreeQuota | `loop_guard`, `cycle::process` |
 //! | ours: RequeueReclaimersOnBorrowing | `scheduler::reclaimers` |
 //! | ours: workloads that reservations kept out are tried again | `kept_out`, `cycle::retry` |
-//! | ours: whether a workload finds nodes without others, and which ones have to go (Hotswap) | `room` |
+//! | ours: whether a workload finds nodes without others, and which ones have to go (Hotswap) | `capacity_search` |
 //! | ours: the same for nodes with a topology, by the placement of admissions | `scheduler::node_trial` |
 //! | ours: limits of physical capacity, displaced workloads | `capacity` |
 #![forbid(unsafe_code)]
@@ -68,6 +68,7 @@ mod backoff;
 mod books;
 mod cache;
 mod capacity;
+mod capacity_search;
 mod changed;
 mod changes;
 mod cluster_queue;
@@ -96,7 +97,6 @@ mod reason;
 mod referring_queues;
 mod report;
 mod resource_group;
-mod room;
 mod scheduler;
 mod second_pass;
 mod shape;
@@ -112,6 +112,10 @@ mod world;
 
 pub use backoff::Backoff;
 pub use capacity::Displaced;
+pub use capacity_search::{
+    Answers, AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity,
+    NodeGroup, NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
+};
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
 pub use reason::{
     Detail, LoopKind, PREEMPTION_HELD_BACK, PodSetRefusal, PodSetRequests, PreemptionPossibility, Reason,
@@ -121,10 +125,6 @@ pub use report::{
     Changed, ClusterQueueStatus, CohortStatus, Considered, ConsideredFlavor, CycleReport, EntryReport,
     FlavorMode, FlavorUsage, InactiveCause, LocalQueueInactive, LocalQueueStatus, Outcome, PendingClasses,
     PendingPosition, PreemptionReason, ResourceUsage, SlicesMoved, Victim,
-};
-pub use room::{
-    Answers, AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity,
-    NodeGroup, NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
 };
 pub use scheduler::Scheduler;
 pub use scheduler::asked_shapes::{PodSetCapacity, PodShape, WaitingShape, WorkloadFits};

@@ -21,7 +21,7 @@ pub(crate) struct WorkloadToPlace<'a> {
     pub(crate) pod_sets: &'a [PodSetSpec],
     pub(crate) shape: Option<&'a Shape>,
     /// Placed one after the other.
-    pub(crate) groups: Vec<DemandedGroup>,
+    pub(crate) groups: Vec<GroupToPlace>,
     /// Nodes that may not be used.
     pub(crate) lost: &'a [Name],
     /// Whether slices may move.
@@ -30,14 +30,14 @@ pub(crate) struct WorkloadToPlace<'a> {
 
 /// Pod sets that are placed together.
 #[derive(Debug)]
-pub(crate) struct DemandedGroup {
+pub(crate) struct GroupToPlace {
     pub(crate) flavor: FlavorId,
-    pub(crate) members: SmallVec<[DemandedPodSet; 2]>,
+    pub(crate) members: SmallVec<[MemberToPlace; 2]>,
 }
 
 /// One pod set of a group.
 #[derive(Debug)]
-pub(crate) struct DemandedPodSet {
+pub(crate) struct MemberToPlace {
     /// The place of the pod set in its workload.
     pub(crate) pod_set: usize,
     /// How many pods.
@@ -50,10 +50,10 @@ pub(crate) struct DemandedPodSet {
 
 /// Pod sets in the groups in which they are placed, each with its flavor; without those that have no pods.
 pub(crate) fn grouped(
-    pod_sets: impl Iterator<Item = (FlavorId, DemandedPodSet)>,
+    pod_sets: impl Iterator<Item = (FlavorId, MemberToPlace)>,
     specs: &[PodSetSpec],
-) -> Vec<DemandedGroup> {
-    let mut groups: Vec<DemandedGroup> = Vec::new();
+) -> Vec<GroupToPlace> {
+    let mut groups: Vec<GroupToPlace> = Vec::new();
     let mut by_name: BTreeMap<&Name, usize> = BTreeMap::new();
     for (flavor, member) in pod_sets.filter(|(_, member)| member.count > 0) {
         let name = specs.get(member.pod_set).and_then(|spec| spec.group.as_ref());
@@ -61,7 +61,7 @@ pub(crate) fn grouped(
             groups[at].members.push(member);
         } else {
             by_name.extend(name.map(|name| (name, groups.len())));
-            groups.push(DemandedGroup { flavor, members: SmallVec::from_iter([member]) });
+            groups.push(GroupToPlace { flavor, members: SmallVec::from_iter([member]) });
         }
     }
     groups
@@ -70,7 +70,7 @@ pub(crate) fn grouped(
 /// The pods that could not be placed.
 #[derive(Debug)]
 pub(crate) struct Unplaced {
-    /// The place of the group in the demand.
+    /// The place of the group among those to place.
     pub(crate) group: usize,
     pub(crate) failure: PlacementFailure,
 }
@@ -78,11 +78,11 @@ pub(crate) struct Unplaced {
 /// Places everything, or nothing. `empty`: as if no workload used any node.
 pub(crate) fn place(
     view: &mut View<'_>,
-    demand: &WorkloadToPlace<'_>,
+    to_place: &WorkloadToPlace<'_>,
     empty: bool,
 ) -> Result<Vec<PodSetNodes>, Unplaced> {
     let View { world, nodes, stats, .. } = view;
-    place_groups(demand, empty, |flavor, request| {
+    place_groups(to_place, empty, |flavor, request| {
         stats.placements += 1;
         world.topology.place(nodes, flavor, request, &world.names, &world.config)
     })
@@ -90,17 +90,17 @@ pub(crate) fn place(
 
 /// The same with the placement of one group's pod sets.
 pub(crate) fn place_groups(
-    demand: &WorkloadToPlace<'_>,
+    to_place: &WorkloadToPlace<'_>,
     empty: bool,
     mut place: impl FnMut(FlavorId, &PlacementRequest<'_>) -> Result<Placement, PlacementFailure>,
 ) -> Result<Vec<PodSetNodes>, Unplaced> {
     let mut placed: Vec<PodSetNodes> = Vec::new();
     let mut assumed: Vec<PlacedPods> = Vec::new();
-    let Some(shape) = demand.shape else { return Ok(placed) };
-    for (at, group) in demand.groups.iter().enumerate() {
+    let Some(shape) = to_place.shape else { return Ok(placed) };
+    for (at, group) in to_place.groups.iter().enumerate() {
         let pod_sets = group.members.iter().map(|member| PodSetToPlace {
-            spec: &demand.pod_sets[member.pod_set],
-            request: demand.pod_sets[member.pod_set].topology.as_ref(),
+            spec: &to_place.pod_sets[member.pod_set],
+            request: to_place.pod_sets[member.pod_set].topology.as_ref(),
             per_pod: &shape.pod_sets[member.pod_set].node_requests,
             count: member.count,
             previous: member.previous.as_ref(),
@@ -110,14 +110,14 @@ pub(crate) fn place_groups(
             pod_sets: pod_sets.collect(),
             empty,
             assumed: &assumed,
-            lost: demand.lost,
-            slice_moves: &demand.slice_moves,
+            lost: to_place.lost,
+            slice_moves: &to_place.slice_moves,
         };
         let found = place(group.flavor, &request);
         drop(request);
         let found = found.map_err(|failure| Unplaced { group: at, failure })?;
         for (member, placement) in group.members.iter().zip(found) {
-            if at + 1 < demand.groups.len() {
+            if at + 1 < to_place.groups.len() {
                 assumed.push(placement.taken().clone());
             }
             placed.push(PodSetNodes {

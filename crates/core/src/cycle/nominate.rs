@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::entry::{Entry, Requeue};
 use crate::books::Basis;
-use crate::flavor_assigner::{Assignment, Mode, Request, assign, demand};
+use crate::flavor_assigner::{Assignment, Mode, Request, assign, to_place};
 use crate::intern::WorkloadId;
 use crate::last_assignment::Scan;
 use crate::partial_admission;
@@ -146,8 +146,8 @@ fn find_targets(view: &mut View<'_>, request: &Request<'_>, assignment: &mut Ass
         return Vec::new();
     }
     let head = request.head;
-    let placement = demand(view, head, request.plan, assignment).ok().map(|(demand, _)| demand);
-    let placement = placement.filter(|demand| !demand.groups.is_empty());
+    let placement = to_place(view, head, request.plan, assignment).ok().map(|(to_place, _)| to_place);
+    let placement = placement.filter(|to_place| !to_place.groups.is_empty());
     let needed: SmallVec<[_; 2]> = assignment.needing_preemption();
     // A request of zero needs no victims. Pods that fit may be borrowed all the same: that does not keep the head from
     // reclaiming its own quota of another resource.
@@ -159,12 +159,12 @@ fn find_targets(view: &mut View<'_>, request: &Request<'_>, assignment: &mut Ass
     let placement = placement.as_ref();
     let request = PreemptionRequest { head, workload_usage: &quantities, needed: &needed, placement };
     let targets = preemption::find(view, &request);
-    if let Some(demand) = placement.filter(|_| !targets.is_empty()) {
+    if let Some(to_place) = placement.filter(|_| !targets.is_empty()) {
         let mark = view.mark();
         for target in &targets {
             view.remove(target.workload);
         }
-        if let Ok(nodes) = placement::place(view, demand, false) {
+        if let Ok(nodes) = placement::place(view, to_place, false) {
             assignment.nodes.retain(|of| of.assignment.is_none());
             assignment.nodes.extend(nodes);
         }

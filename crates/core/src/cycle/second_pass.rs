@@ -12,7 +12,7 @@ use super::entry::{CycleState, Entry};
 use crate::Name;
 use crate::books::Basis;
 use crate::intern::{FlavorId, FrId, WorkloadId};
-use crate::placement::{self, DemandedPodSet, WorkloadToPlace};
+use crate::placement::{self, MemberToPlace, WorkloadToPlace};
 use crate::preemption::{self, PreemptionRequest};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
 use crate::report::{Outcome, SlicesMoved};
@@ -160,25 +160,25 @@ impl Scheduler {
             Some(assignment) => !delayed && assignment.uses_any(lost),
         };
         let (pod_sets, all) = (world.shapes.pod_sets(shape), &topology.pod_sets[..]);
-        let demand = WorkloadToPlace {
+        let to_place = WorkloadToPlace {
             pod_sets,
             shape: Some(world.shapes.get(shape)),
             groups: placement::grouped(
-                all.iter().filter(concerned).map(|one| demanded(one, all, pod_sets)),
+                all.iter().filter(concerned).map(|one| member(one, all, pod_sets)),
                 pod_sets,
             ),
             lost,
             slice_moves: topology.state.slice_moves.clone(),
         };
         // Its usage stays counted: only pods of lost nodes are placed again.
-        let unplaced = match placement::place(&mut view, &demand, false) {
+        let unplaced = match placement::place(&mut view, &to_place, false) {
             Ok(nodes) => return Ok(nodes),
             Err(unplaced) => unplaced,
         };
         let slice = unplaced.failure.slice().map(str::to_owned);
-        let reclaims = slice.is_some() && demand.slice_moves == SliceMoves::Allowed && !workload.gated;
-        let lent = if reclaims { lent_out(&mut view, entry, topology, &demand) } else { None };
-        let flavor = world.names.flavor_name(demand.groups[unplaced.group].flavor).clone();
+        let reclaims = slice.is_some() && to_place.slice_moves == SliceMoves::Allowed && !workload.gated;
+        let lent = if reclaims { lent_out(&mut view, entry, topology, &to_place) } else { None };
+        let flavor = world.names.flavor_name(to_place.groups[unplaced.group].flavor).clone();
         let failure = Arc::new(unplaced.failure);
         let why = Refusal::NoPlacement { flavor, failure, placed: Vec::new() }.to_string();
         Err(NotPlaced { why, slice, lent })
@@ -260,12 +260,12 @@ fn lent_out(
     view: &mut View<'_>,
     entry: &Entry,
     topology: &TopologyReservation,
-    demand: &WorkloadToPlace<'_>,
+    to_place: &WorkloadToPlace<'_>,
 ) -> Option<Lent> {
     let world = view.world;
     let is_concerned = |pair: &FrId| {
         let (flavor, _) = world.names.flavor_and_resource(*pair);
-        demand.groups.iter().any(|group| group.flavor == flavor)
+        to_place.groups.iter().any(|group| group.flavor == flavor)
     };
     let usage = world.workloads.usage_of(entry.head.workload);
     let needed: Vec<FrId> = usage.iter().map(|&(pair, ..)| pair).filter(is_concerned).collect();
@@ -273,7 +273,7 @@ fn lent_out(
         head: &entry.head,
         workload_usage: &[],
         needed: &needed,
-        placement: Some(demand),
+        placement: Some(to_place),
     };
     let targets = preemption::lent(view, &preemption, entry.lent.is_some());
     if targets.is_empty() {
@@ -283,7 +283,7 @@ fn lent_out(
     for target in &targets {
         view.remove(target.workload);
     }
-    let found = placement::place(view, demand, false);
+    let found = placement::place(view, to_place, false);
     view.rollback(&mark);
     let gained = found.ok()?.into_iter().filter_map(|new| {
         let held = topology.pod_sets.iter().find(|held| held.pod_set == new.pod_set)?;
@@ -315,17 +315,17 @@ fn moved(before: &TopologyReservation, after: &[PodSetNodes]) -> (i64, Vec<Name>
 }
 
 /// The pods to place of a pod set that holds nodes, or waits for them. `all`: the pod sets of its workload.
-fn demanded(nodes: &PodSetNodes, all: &[PodSetNodes], specs: &[PodSetSpec]) -> (FlavorId, DemandedPodSet) {
+fn member(nodes: &PodSetNodes, all: &[PodSetNodes], specs: &[PodSetSpec]) -> (FlavorId, MemberToPlace) {
     let group = |nodes: &PodSetNodes| specs.get(nodes.pod_set).and_then(|spec| spec.group.as_ref());
     let own = group(nodes);
     let mate = all.iter().find(|other| {
         own.is_some() && other.pod_set != nodes.pod_set && group(other) == own && other.flavor == nodes.flavor
     });
-    let demanded = DemandedPodSet {
+    let member = MemberToPlace {
         pod_set: nodes.pod_set,
         count: nodes.count,
         previous: nodes.assignment.clone(),
         beside: mate.and_then(|mate| mate.assignment.clone()),
     };
-    (nodes.flavor, demanded)
+    (nodes.flavor, member)
 }

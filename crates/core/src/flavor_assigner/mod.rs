@@ -21,7 +21,7 @@ use crate::{Amount, Name};
 pub(crate) use assignment::{Assignment, Mode};
 use assignment::{FlavorAssignment, FlavorAttempt};
 use granular::GranularMode;
-pub(crate) use topology::demand;
+pub(crate) use topology::to_place;
 
 /// The inputs of a search.
 pub(crate) struct Request<'a> {

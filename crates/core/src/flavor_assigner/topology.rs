@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::assignment::{Assignment, FlavorAttempt, Mode};
 use crate::Name;
 use crate::intern::FlavorId;
-use crate::placement::{self, DemandedGroup, DemandedPodSet, Unplaced, WorkloadToPlace};
+use crate::placement::{self, GroupToPlace, MemberToPlace, Unplaced, WorkloadToPlace};
 use crate::plan::{Plan, PlanGroup};
 use crate::reason::{Reason, Refusal};
 use crate::report::FlavorMode;
@@ -27,21 +27,21 @@ enum Nodes {
 
 /// The pods of an assignment to place, and those to place only once the checks are ready; or the position of the group whose flavors exclude each
 /// other, and why.
-pub(crate) fn demand<'a>(
+pub(crate) fn to_place<'a>(
     view: &View<'a>,
     head: &Head,
     plan: &Plan,
     assignment: &Assignment,
 ) -> Result<(WorkloadToPlace<'a>, Vec<PodSetNodes>), (usize, Refusal)> {
     let shape = view.workload(head.workload).shape;
-    let mut demand = WorkloadToPlace {
+    let mut to_place = WorkloadToPlace {
         pod_sets: pod_sets(view, head),
         shape: Some(&**view.world.shapes.get(shape)),
         ..WorkloadToPlace::default()
     };
     let mut delayed = Vec::new();
     if !uses_topology(view, head, assignment) {
-        return Ok((demand, delayed));
+        return Ok((to_place, delayed));
     }
     for (at, group) in plan.groups.iter().enumerate() {
         match nodes_of(view, head, group, assignment).map_err(|refusal| (at, refusal))? {
@@ -49,12 +49,12 @@ pub(crate) fn demand<'a>(
             Nodes::Placed(flavor) => {
                 let member = |&pod_set: &usize| {
                     let previous = previous(view, pod_set);
-                    DemandedPodSet { pod_set, count: assignment.count(pod_set), previous, beside: None }
+                    MemberToPlace { pod_set, count: assignment.count(pod_set), previous, beside: None }
                 };
                 let members: SmallVec<[_; 2]> =
                     group.members.iter().map(member).filter(|member| member.count > 0).collect();
                 if !members.is_empty() {
-                    demand.groups.push(DemandedGroup { flavor, members });
+                    to_place.groups.push(GroupToPlace { flavor, members });
                 }
             }
             Nodes::Delayed(flavor) => delayed.extend(group.members.iter().map(|&pod_set| PodSetNodes {
@@ -66,7 +66,7 @@ pub(crate) fn demand<'a>(
             })),
         }
     }
-    Ok((demand, delayed))
+    Ok((to_place, delayed))
 }
 
 /// Whether any flavor of an assignment has a topology, or any pod set asks for one.
@@ -140,7 +140,7 @@ pub(super) fn place(view: &mut View<'_>, head: &Head, plan: &Plan, assignment: &
     if assignment.mode == Mode::NoFit || !uses_topology(view, head, assignment) {
         return;
     }
-    let (demand, delayed) = match demand(view, head, plan, assignment) {
+    let (to_place, delayed) = match to_place(view, head, plan, assignment) {
         Ok(found) => found,
         Err((group, refusal)) => {
             refuse(assignment, group, None, FlavorMode::NoFit, refusal);
@@ -149,22 +149,22 @@ pub(super) fn place(view: &mut View<'_>, head: &Head, plan: &Plan, assignment: &
         }
     };
     assignment.nodes = delayed;
-    if demand.groups.is_empty() {
+    if to_place.groups.is_empty() {
         return;
     }
     if assignment.mode == Mode::Fit {
-        match placement::place(view, &demand, false) {
+        match placement::place(view, &to_place, false) {
             Ok(nodes) => {
                 assignment.nodes.extend(nodes);
                 return;
             }
             Err(unplaced) => {
-                note(view, plan, assignment, FlavorMode::Preempt, (&demand, &unplaced));
+                note(view, plan, assignment, FlavorMode::Preempt, (&to_place, &unplaced));
                 assignment.mode = Mode::Preempt;
             }
         }
     }
-    match placement::place(view, &demand, true) {
+    match placement::place(view, &to_place, true) {
         Ok(nodes) => {
             let placed = |pod_set| nodes.iter().any(|of| of.pod_set == pod_set);
             for assigned in assignment.flavors.iter_mut().filter(|assigned| placed(assigned.pod_set)) {
@@ -174,7 +174,7 @@ pub(super) fn place(view: &mut View<'_>, head: &Head, plan: &Plan, assignment: &
         }
         Err(unplaced) => {
             assignment.attempts.retain(|attempt| !attempt.is_about_nodes());
-            note(view, plan, assignment, FlavorMode::NoFit, (&demand, &unplaced));
+            note(view, plan, assignment, FlavorMode::NoFit, (&to_place, &unplaced));
             assignment.mode = Mode::NoFit;
         }
     }
@@ -186,19 +186,19 @@ fn note(
     plan: &Plan,
     assignment: &mut Assignment,
     mode: FlavorMode,
-    (demand, unplaced): (&WorkloadToPlace<'_>, &Unplaced),
+    (to_place, unplaced): (&WorkloadToPlace<'_>, &Unplaced),
 ) {
     let (group, flavor_name) =
-        (&demand.groups[unplaced.group], |id| view.world.names.flavor_name(id).clone());
+        (&to_place.groups[unplaced.group], |id| view.world.names.flavor_name(id).clone());
     let first = group.members.first().map_or(0, |member| member.pod_set);
     let at = plan.groups.iter().position(|of| of.members.contains(&first)).unwrap_or(0);
     let refusal = Refusal::NoPlacement {
         flavor: flavor_name(group.flavor),
         failure: unplaced.failure.clone().into(),
-        placed: demand.groups[..unplaced.group]
+        placed: to_place.groups[..unplaced.group]
             .iter()
             .flat_map(|of| of.members.iter().map(|member| (member.pod_set, of.flavor)))
-            .map(|(pod_set, flavor)| (demand.pod_sets[pod_set].name.clone(), flavor_name(flavor)))
+            .map(|(pod_set, flavor)| (to_place.pod_sets[pod_set].name.clone(), flavor_name(flavor)))
             .collect(),
     };
     refuse(assignment, at, Some(group.flavor), mode, refusal);

@@ -18,7 +18,7 @@ pub(crate) struct PreemptionRequest<'a> {
 /// Whether the head fits with the victims so far: into the quota, and its pods onto nodes.
 pub(super) fn fits(view: &mut View<'_>, preemption: &PreemptionRequest<'_>, allow_borrowing: bool) -> bool {
     view.fits(preemption.workload_usage, allow_borrowing)
-        && preemption.placement.is_none_or(|demand| placement::place(view, demand, false).is_ok())
+        && preemption.placement.is_none_or(|to_place| placement::place(view, to_place, false).is_ok())
 }
 
 /// Removes unneeded victims: from the last but one to the first, each without which the head still fits. [quirk] The last victim takes the place of a

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use crate::intern::{FlavorId, HostId, PlaceId, ResourceId, WorkloadId};
-use crate::placement::{DemandedPodSet, WorkloadToPlace, grouped, place_groups};
+use crate::placement::{MemberToPlace, WorkloadToPlace, grouped, place_groups};
 use crate::topology::{NodeUsage, Path, PlacedPods, PlacementFailure, SharedAssignment, Trial};
 use crate::workload::{PodSetSpec, WorkloadKey};
 use crate::workloads::PodSetNodes;
@@ -170,12 +170,12 @@ impl NodeTrial<'_> {
         let members = pods.iter().filter(|pods| pods.pod_set < pod_sets.len()).filter_map(|pods| {
             let flavor = scheduler.world.names.find_flavor(pods.flavor)?;
             let (pod_set, count) = (pods.pod_set, pods.count);
-            Some((flavor, DemandedPodSet { pod_set, count, previous: None, beside: None }))
+            Some((flavor, MemberToPlace { pod_set, count, previous: None, beside: None }))
         });
         let groups = grouped(members, pod_sets);
         let shape = Some(&**scheduler.world.shapes.get(shape));
-        let demand = WorkloadToPlace { pod_sets, shape, groups, ..WorkloadToPlace::default() };
-        let found = place_groups(&demand, false, |flavor, request| {
+        let to_place = WorkloadToPlace { pod_sets, shape, groups, ..WorkloadToPlace::default() };
+        let found = place_groups(&to_place, false, |flavor, request| {
             self.nodes.place(flavor, request, &scheduler.world.names, &scheduler.world.config)
         });
         let found = found.map_err(|unplaced| unplaced.failure)?;

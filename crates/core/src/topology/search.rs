@@ -229,8 +229,8 @@ impl Search<'_> {
         if room < remaining {
             return Err(self.misfit(level, wanted - remaining + room));
         }
-        let (picked, _) = self.pick(level, &rest, remaining, Unit::Slices(self.ask.size));
-        chosen.extend(picked.into_iter().map(|(at, _)| at));
+        let (filled, _) = self.fill(level, &rest, remaining, Unit::Slices(self.ask.size));
+        chosen.extend(filled.into_iter().map(|(at, _)| at));
         Ok(chosen)
     }
 
@@ -258,10 +258,10 @@ impl Search<'_> {
         list.iter().take_while(alike).filter(fits).min_by_key(|&&at| room(at)).map_or(list[0], |&at| at)
     }
 
-    /// Picks domains of a list one after the other: (domain, amount). Also returns the amount that does not fit.
-    fn pick(&mut self, level: usize, list: &[usize], mut rest: i64, unit: Unit) -> (Vec<(usize, i64)>, i64) {
+    /// Fills domains of a list one after the other: (domain, amount). Also returns the amount that does not fit.
+    fn fill(&mut self, level: usize, list: &[usize], mut rest: i64, unit: Unit) -> (Vec<(usize, i64)>, i64) {
         self.compared += wide(list.len());
-        let mut picked = Vec::new();
+        let mut filled = Vec::new();
         let room = |at: usize| unit.of(self.at(level, at));
         let nonempty = list.iter().filter(|&&at| room(at) > 0);
         let mut heap: BinaryHeap<Reverse<Key>> =
@@ -276,10 +276,10 @@ impl Search<'_> {
                 at = tightest.map_or(at, |one| one.4);
             }
             let taken = room(at).min(rest);
-            picked.push((at, taken));
+            filled.push((at, taken));
             rest -= taken;
         }
-        (picked, rest)
+        (filled, rest)
     }
 
     /// Distributes over a list of domains, in its order if there is a leader; what they get becomes their counts.
@@ -304,11 +304,11 @@ impl Search<'_> {
             chosen = used;
         }
         // With a leader before them, the others keep their order, which is that of the heap.
-        let (picked, left) = self.pick(level, &list, rest, unit);
+        let (filled, left) = self.fill(level, &list, rest, unit);
         if left > 0 {
             return Err(self.misfit(level, wanted - left));
         }
-        for (at, taken) in picked {
+        for (at, taken) in filled {
             self.give(level, at, taken, 0, unit);
             chosen.push(at);
         }

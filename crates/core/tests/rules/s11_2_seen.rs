@@ -134,11 +134,11 @@ fn s11_2_05_a_refusal_names_all_resources_that_do_not_fit_and_its_reason_is_the_
     assert!(w.message("k").contains("insufficient unused quota for memory in flavor f, 2 more needed"));
     assert_eq!(w.core.stats().preemption_searches, before);
     let sluice_core::Detail::Flavors { pod_sets, .. } = &w.why("k").detail else { panic!() };
-    let outlook = pod_sets[0].refusals.iter().find_map(|refusal| match refusal {
+    let possibility = pod_sets[0].refusals.iter().find_map(|refusal| match refusal {
         Refusal::InsufficientQuota { preemption, .. } => Some(*preemption),
         _ => None,
     });
-    assert_eq!(outlook, Some(PreemptionPossibility::NotConsidered));
+    assert_eq!(possibility, Some(PreemptionPossibility::NotConsidered));
 }
 
 #[test]

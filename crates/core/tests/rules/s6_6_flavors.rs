@@ -375,7 +375,7 @@ fn s6_6_18_quota_in_use_is_reported_with_what_is_missing() {
 }
 
 /// What a preemption would bring, as the refusal has it.
-fn outlook(w: &World, name: &str) -> PreemptionPossibility {
+fn possibility(w: &World, name: &str) -> PreemptionPossibility {
     let Detail::Flavors { pod_sets, .. } = &w.why(name).detail else { panic!("{:?}", w.why(name)) };
     match &pod_sets[0].refusals[0] {
         Refusal::InsufficientQuota { preemption, .. } => *preemption,
@@ -391,16 +391,16 @@ fn s6_6_19_preemption_is_considered_within_nominal_quota() {
     w.running(job("r", "b").gpu(3), "default");
     w.submit(job("above", "a").gpu(3));
     assert_eq!(w.cycle(), ["above WaitingForQuota"]);
-    assert_eq!(outlook(&w, "above"), PreemptionPossibility::NotAllowed);
+    assert_eq!(possibility(&w, "above"), PreemptionPossibility::NotAllowed);
     w.submit(job("within", "a").gpu(2));
     assert_eq!(w.cycle(), ["within preempts r:InCohortReclamation"]);
-    assert_eq!(outlook(&w, "within"), PreemptionPossibility::Reclaim);
+    assert_eq!(possibility(&w, "within"), PreemptionPossibility::Reclaim);
     let mut w = World::new();
     w.cq(cq("a").quota(q(2)).within(LowerPriority));
     w.running(job("low", "a").gpu(2).priority(-1), "default");
     w.submit(job("j", "a").gpu(1));
     assert_eq!(w.cycle(), ["j preempts low:InClusterQueue"]);
-    assert_eq!(outlook(&w, "j"), PreemptionPossibility::Preempt);
+    assert_eq!(possibility(&w, "j"), PreemptionPossibility::Preempt);
     assert_eq!(w.core.stats().preemption_searches, 1, "the flavor's search is the one for victims");
 }
 
@@ -417,7 +417,7 @@ fn s6_6_20_preemption_is_considered_where_a_smaller_subtree_has_the_quota() {
         w.cq(cq("b").cohort(parent.unwrap_or("mid")).quota(q(0)));
         w.running(job("r", "b").gpu(1), "default");
         w.submit(job("j", "a").gpu(3));
-        (w.cycle().pop().unwrap(), outlook(&w, "j"))
+        (w.cycle().pop().unwrap(), possibility(&w, "j"))
     };
     assert_eq!(
         world(Some("root")),
@@ -440,7 +440,7 @@ fn s6_6_21_preemption_is_considered_while_borrowing_if_that_is_configured() {
         w.cq(cq("b").cohort("co").quota(q(2)));
         w.running(job("r", "b").gpu(3), "default");
         w.submit(job("j", "a").gpu(3));
-        (w.cycle().pop().unwrap(), outlook(&w, "j"))
+        (w.cycle().pop().unwrap(), possibility(&w, "j"))
     };
     assert_eq!(world(false), ("j WaitingForQuota".to_owned(), PreemptionPossibility::NotAllowed));
     assert_eq!(world(true), ("j WaitingForQuota".to_owned(), PreemptionPossibility::NoCandidates));

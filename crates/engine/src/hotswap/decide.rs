@@ -374,10 +374,10 @@ impl Engine {
         snapshot: &Snapshot<'_>,
         evaluation: &mut Evaluation,
     ) {
-        let stranded: BTreeSet<usize> = displaced.iter().map(|one| one.at).collect();
+        let displaced_at: BTreeSet<usize> = displaced.iter().map(|one| one.at).collect();
         let mut lists = Vec::new();
         for (at, one) in snapshot.workloads.iter().enumerate() {
-            let passed = !one.holds || one.leaves || stranded.contains(&at) || moved.contains(at);
+            let passed = !one.holds || one.leaves || displaced_at.contains(&at) || moved.contains(at);
             // Topology-aware scheduling maintains the list of Workloads whose nodes it replaces.
             if passed || self.replaces_nodes(one.key) {
                 continue;

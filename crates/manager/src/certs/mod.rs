@@ -143,7 +143,7 @@ pub struct CertRotator {
 }
 
 impl CertRotator {
-    /// A keeper of the Secret `namespace/secret` for the Service `service` of the webhooks, and those of the aggregated APIs and the metrics.
+    /// A rotator of the Secret `namespace/secret` for the Service `service` of the webhooks, and those of the aggregated APIs and the metrics.
     pub fn new(
         client: Client,
         namespace: &str,

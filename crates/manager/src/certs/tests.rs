@@ -1,4 +1,4 @@
-//! The keeper of the certificates, on a stand-in for the API server.
+//! The rotator of the certificates, on a stand-in for the API server.
 
 use std::sync::Mutex;
 

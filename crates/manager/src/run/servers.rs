@@ -183,7 +183,7 @@ impl Parts {
         let (state, states) = watch::channel(CertsState::Pending("not looked at yet".to_owned()));
         let certs = &self.configuration.internal_cert_management;
         if certs.enable && self.controllers.has(Controller::Certificates) {
-            let keeper = CertRotator::new(
+            let rotator = CertRotator::new(
                 self.client.clone(),
                 &self.configuration.namespace,
                 &certs.webhook_service_name,
@@ -191,17 +191,17 @@ impl Parts {
                 &section.host,
                 servers,
             );
-            let keeper = if self.serves_dashboard() {
-                keeper.with_dashboard(&certs.webhook_service_name)
+            let rotator = if self.serves_dashboard() {
+                rotator.with_dashboard(&certs.webhook_service_name)
             } else {
-                keeper
+                rotator
             };
-            let keeper = if self.controllers.has(Controller::Events) {
-                keeper.reporting_as(&crate::lease::identity())
+            let rotator = if self.controllers.has(Controller::Events) {
+                rotator.reporting_as(&crate::lease::identity())
             } else {
-                keeper
+                rotator
             };
-            tasks.push(supervisor.spawn("certificates", keeper.run(state, self.stop.clone())));
+            tasks.push(supervisor.spawn("certificates", rotator.run(state, self.stop.clone())));
         } else {
             let folder = section.cert_dir.clone().into();
             let apis = visibility_service(&certs.webhook_service_name);

@@ -263,7 +263,7 @@ pub struct Expected {
     pub holding_at_end: u64,
     /// Workloads in active heaps at the end.
     pub pending_active: u64,
-    /// Parked workloads at the end.
+    /// Inadmissible workloads at the end.
     pub pending_inadmissible: u64,
     /// `drained`, `stalled`, `maxCycles` or `snapshotOnly`.
     pub end: String,

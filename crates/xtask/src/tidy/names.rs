@@ -40,10 +40,15 @@ const WORDS: &[(&str, &str)] = &[
     ("tell", "report"),
     ("tells", "reports"),
     ("telling", "the name of what it does"),
+    ("demand", "usage, requests, or to_place"),
+    ("demanded", "requested, or the name of the part"),
+    ("stranded", "displaced"),
+    ("outlook", "free capacity or preemption possibility"),
+    ("keeper", "the name of what it does"),
 ];
 
 /// Modules whose names have a word of [`PARTS`] still: their paths without the ending. None is added; one that is renamed leaves the list.
-const MODULES: &[&str] = &["crates/core/src/room", "crates/engine/src/hotswap/room"];
+const MODULES: &[&str] = &["crates/engine/src/hotswap/room"];
 
 /// Names that several types of one crate had before.
 const ONCE: &[&str] = &["Decision", "Entry", "Outcome", "State", "Place", "Displaced"];

@@ -28,8 +28,11 @@ const EXCEPT: &str = "crates/xtask/src/tidy/retired.rs";
 /// A term that is retired, and what to write instead. Matched as a whole word; parts of names that underscores or capitals join count as words.
 const TERMS: &[(&str, &str)] = &[
     ("parked", "inadmissible (in a queue) or inactive"),
+    ("Parked", "inadmissible (in a queue) or inactive"),
+    ("parking", "requeueing as inadmissible"),
     ("Lane", "equivalence class"),
     ("Demand", "usage or requests"),
+    ("Demanded", "…ToPlace"),
     ("Held", "usage"),
     ("Pick", "assignment"),
     ("stir", "request_cycle"),
@@ -199,6 +202,7 @@ mod tests {
     #[test]
     fn parts_of_longer_names_count() {
         assert_eq!(findings("crates/a.rs", "struct PodOutlook; let x: DemandOfPods;").len(), 2);
+        assert_eq!(findings("crates/a.rs", "struct DemandedGroup; /// Parked workloads.").len(), 2);
         assert!(findings("crates/a.rs", "Held-up, Fated, Laned, VisibilityOnDemand").len() == 1);
     }
 

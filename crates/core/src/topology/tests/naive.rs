@@ -152,10 +152,10 @@ impl<'m> Naive<'m> {
         (if self.least_free { slices } else { -slices }, self.pods(domain), domain.start)
     }
 
-    /// Takes domains in order until `rest` pods have a place; the last one is the tightest that will do. Nothing if they do not fit.
-    fn pick(&self, level: usize, mut list: Vec<Domain>, mut rest: i64) -> Option<Vec<(Domain, i64)>> {
+    /// Fills domains in order until `rest` pods have a place; the last one is the tightest that will do. Nothing if they do not fit.
+    fn fill(&self, level: usize, mut list: Vec<Domain>, mut rest: i64) -> Option<Vec<(Domain, i64)>> {
         list.retain(|domain| self.takes(level, domain) > 0);
-        let mut picked = Vec::new();
+        let mut filled = Vec::new();
         while rest > 0 {
             let first = list.iter().min_by_key(|one| self.key(level, one))?;
             let enough = |one: &&Domain| self.takes(level, one) >= rest;
@@ -166,9 +166,9 @@ impl<'m> Naive<'m> {
             list.retain(|one| *one != next);
             let taken = self.takes(level, &next).min(rest);
             rest -= taken;
-            picked.push((next, taken));
+            filled.push((next, taken));
         }
-        Some(picked)
+        Some(filled)
     }
 
     /// From domains of a level down to nodes: the pods of each. Down to the level of slices the domains inside of all that were chosen are
@@ -177,9 +177,9 @@ impl<'m> Naive<'m> {
         for below in level + 1..LEVELS.len() {
             let inside = |(domain, _): &(Domain, i64)| self.domains(below, domain);
             chosen = if together && below <= self.slice_level {
-                self.pick(below, chosen.iter().flat_map(inside).collect(), self.count)?
+                self.fill(below, chosen.iter().flat_map(inside).collect(), self.count)?
             } else {
-                let each = chosen.iter().map(|one| self.pick(below, inside(one), one.1));
+                let each = chosen.iter().map(|one| self.fill(below, inside(one), one.1));
                 each.collect::<Option<Vec<_>>>()?.concat()
             };
         }
@@ -202,7 +202,7 @@ impl<'m> Naive<'m> {
                 Wish::Required => return None,
                 Wish::Preferred if level > 0 => level -= 1,
                 Wish::Preferred | Wish::Unconstrained => {
-                    return self.down(level, self.pick(level, all, self.count)?, true);
+                    return self.down(level, self.fill(level, all, self.count)?, true);
                 }
             }
         }
