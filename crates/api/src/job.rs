@@ -109,7 +109,7 @@ pub struct JobPodSet {
     /// The whole template as it goes into the Workload (duplicate environment variables removed, labels that the job
     /// controller generates left out). The engine drops it once the Workload exists.
     pub template: Option<Arc<PodTemplateSpec>>,
-    /// A stable hash of `initContainers` and `containers`: what 6.20 compares besides counts and tolerations.
+    /// A stable hash of `initContainers` and `containers`: what docs/reference/06-algorithm.md 6.20 compares besides counts and tolerations.
     pub containers_hash: u64,
     /// A stable hash of what a pod asks for ([`crate::names::requests_hash`]).
     pub requests_hash: u64,

@@ -81,7 +81,7 @@ pub struct PodTemplate {
     pub priority_class_name: Option<String>,
     /// Whether the pods name ResourceClaims.
     pub has_resource_claims: bool,
-    /// The hash for the comparison by section 6.20, besides counts and tolerations: [`crate::names::containers_hash`].
+    /// The hash for the comparison by docs/reference/06-algorithm.md 6.20, besides counts and tolerations: [`crate::names::containers_hash`].
     pub containers_hash: u64,
     /// The hash of a pod's requests: [`crate::names::requests_hash`].
     pub requests_hash: u64,

@@ -8,12 +8,17 @@ const PAGES: &str = "docs/reference/";
 /// What users install. Who reads the description of a field there does not have the pages.
 const INSTALLED: [&str; 2] = ["charts/", "config/"];
 
+/// Tests whose sections are all of docs/reference/06-algorithm.md: `oracle/mod.rs` and `rules/README.md` say so.
+const OF_ONE_PAGE: [&str; 2] = ["crates/core/tests/oracle/", "crates/core/tests/rules/"];
+
 /// Findings for every citation "docs/reference/06-algorithm.md 6.5" of a page, or of a section of it, that does not exist, and for every
-/// citation by number alone, which a reader cannot open.
+/// citation by number alone, which a reader cannot open. A section stands alone only where the head of the file, or the line, names its page.
 pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let mut findings = Vec::new();
     for (path, text) in files.iter().filter(|(path, _)| !path.starts_with(PAGES)) {
         let mut before = "";
+        let head = || text.lines().filter(|line| line.starts_with("//!"));
+        let of_one_page = OF_ONE_PAGE.iter().any(|folder| path.starts_with(folder));
         for (number, line) in text.lines().enumerate() {
             let mut report = |problem: String| findings.push(format!("{path}:{}: {problem}", number + 1));
             if line.contains(PAGES) && INSTALLED.iter().any(|folder| path.starts_with(folder)) {
@@ -26,6 +31,13 @@ pub fn check(files: &BTreeMap<String, String>) -> Vec<String> {
                         report(format!("{page} has no section {}", section.unwrap_or_default()));
                     }
                     Some(_) => {}
+                }
+            }
+            for section in sections_alone(line).filter(|_| !of_one_page) {
+                let of = |page: &str| head().chain([line]).any(|line| line.contains(page));
+                let page = page_of(files, section).filter(|page| !of(page));
+                if let Some(page) = page {
+                    report(format!("{section} is a section of {page}, which is not named"));
                 }
             }
             let broken = ends_in_reference(before).then(|| format!("reference {}", comment(line)));
@@ -59,6 +71,27 @@ fn citations(line: &str) -> Vec<(&str, Option<&str>)> {
         found.push((path, section.filter(|section| !section.is_empty())));
     }
     found
+}
+
+/// Numbers of sections in a comment that stand behind no page: `(N.N)`, `section N.N`, `what N.N compares`.
+fn sections_alone(line: &str) -> impl Iterator<Item = &str> {
+    let line = if line.trim_start().starts_with("//") { line } else { "" };
+    let words = ["(", "section ", "sections ", "what "].into_iter();
+    let after =
+        words.flat_map(move |word| line.match_indices(word).map(move |(at, _)| &line[at + word.len()..]));
+    after.filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let section = rest[..end].trim_end_matches('.');
+        let is_alone = !rest[end..].starts_with(char::is_alphanumeric);
+        (is_alone && section.contains('.')).then_some(section)
+    })
+}
+
+/// The page that has a section of this number.
+fn page_of<'a>(files: &'a BTreeMap<String, String>, section: &str) -> Option<&'a str> {
+    let start = format!("{PAGES}{:0>2}-", section.split('.').next()?);
+    let (page, text) = files.iter().find(|(path, _)| path.starts_with(&start))?;
+    has_section(text, section).then_some(page.as_str())
 }
 
 /// Whether a line cites a page by its number alone.
@@ -133,6 +166,23 @@ mod tests {
             ["a.rs:1: docs/reference/06-algorithm.md has no section 3"]
         );
         assert_eq!(findings("09-what.md 9.1"), [format!("a.rs:1: there is no {PAGES}09-what.md")]);
+    }
+
+    #[test]
+    fn a_section_alone_is_reported_unless_the_head_or_the_line_names_its_page() {
+        let page = ("docs/reference/06-algorithm.md".to_owned(), "## 6.5 The cycle\n".to_owned());
+        let findings = |path: &str, text: &str| {
+            check(&BTreeMap::from([page.clone(), (path.to_owned(), text.to_owned())])).len()
+        };
+        for alone in ["The cycle (6.5).", "By section 6.5, it ends.", "It is what 6.5.3 compares."] {
+            let head = format!("//! See {PAGES}06-algorithm.md.\n\n/// {alone}");
+            assert_eq!(findings("a.rs", &format!("/// {alone}")), 1, "{alone}");
+            assert_eq!(findings("crates/core/tests/oracle/a.rs", &format!("/// {alone}")), 0, "{alone}");
+            assert_eq!(findings("a.rs", &head), 0, "{alone}");
+        }
+        assert_eq!(findings("a.rs", &format!("/// Beside {PAGES}06-algorithm.md 6.5 (6.5)")), 0);
+        assert_eq!(findings("a.rs", "/// Waits (0.5 s), as TLS 1.2 (6.5x, 6.51) and what 6.7 says."), 0);
+        assert_eq!(findings("a.md", "The cycle (6.5)."), 0, "no comment");
     }
 
     #[test]
