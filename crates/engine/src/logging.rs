@@ -4,7 +4,7 @@ use crate::effect::{Effect, Level, LogLine};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Makes a log line. If its level is off, it has no fields and costs nothing.
+    /// Makes a log line. If its level is off, it has no fields: nothing is formatted, and the effect is dropped where lines are written.
     pub(crate) fn log(
         &self,
         level: Level,
