@@ -237,7 +237,7 @@ fn suspend(mut reader: Reader<'_>) -> DeclaredSuspend {
     let gates_pods = reader.bool("gatesPods").unwrap_or(false);
     for field in ["path", "suspended", "running"] {
         if gates_pods && (reader.has(field) || reader.is_null(field)) {
-            reader.error(field, "means nothing with gatesPods: no field suspends it");
+            reader.error(field, "has no effect with gatesPods: no field suspends it");
         }
     }
     DeclaredSuspend {
@@ -340,7 +340,7 @@ fn one(kind: &DeclaredKind, place: &InFile<'_>) {
         for (field, _) in
             [("success", &kind.success), ("message", &kind.message)].iter().filter(|(_, it)| it.is_some())
         {
-            place.error(field, "means nothing without finished");
+            place.error(field, "has no effect without finished");
         }
     }
     check_suspend(&kind.suspend, place);
@@ -366,7 +366,7 @@ fn one(kind: &DeclaredKind, place: &InFile<'_>) {
 /// Checks a kind whose pods wait for admission themselves: pods are read for the requests of others, and templates carry marks.
 fn check_gated(kind: &DeclaredKind, place: &InFile<'_>) {
     if kind.ready.is_some() {
-        place.error("ready", "means nothing with suspend.gatesPods: its pods say whether they are ready");
+        place.error("ready", "has no effect with suspend.gatesPods: its pods say whether they are ready");
     }
     for (index, pod_set) in kind.pod_sets.iter().enumerate() {
         let field = |name: &str| format!("podSets[{index}].{name}");
@@ -374,13 +374,13 @@ fn check_gated(kind: &DeclaredKind, place: &InFile<'_>) {
             // A removed pod may come back without another quota check.
             place.error(
                 &field("reclaimable"),
-                "means nothing with suspend.gatesPods: its pods say what has ended",
+                "has no effect with suspend.gatesPods: its pods say what has ended",
             );
         }
         for (name, path) in pod_set.inject.paths() {
             let of_marks = matches!(name, "labels" | "annotations");
             if path.is_some() && !of_marks {
-                place.error(&field(&format!("inject.{name}")), "means nothing with suspend.gatesPods");
+                place.error(&field(&format!("inject.{name}")), "has no effect with suspend.gatesPods");
             } else if path.is_none() && of_marks && pod_set.template_expression.is_some() {
                 place.error(
                     &field(&format!("inject.{name}")),

@@ -405,7 +405,7 @@ fn the_form_of_a_declaration_is_checked_when_it_is_read() {
         (
             "active: \"true\"",
             "active: \"true\"\n    success: \"true\"",
-            "success: means nothing without finished",
+            "success: has no effect without finished",
         ),
         (
             "active: \"true\"",

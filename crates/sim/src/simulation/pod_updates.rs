@@ -26,7 +26,7 @@ pub(super) fn refused(old: &Value, new: &Value) -> Option<String> {
         };
         old != new && !allowed
     })?;
-    Some(format!("spec.{changed}: Forbidden: it cannot be changed so once the pod exists"))
+    Some(format!("spec.{changed}: Forbidden: it cannot be changed in this way after the pod was created"))
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {

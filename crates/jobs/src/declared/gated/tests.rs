@@ -312,18 +312,18 @@ fn what_means_nothing_for_pods_that_are_gated_is_refused() {
         declared(&declaration).unwrap_err()
     };
     for (pointer, value, why) in [
-        ("/suspend/path", json!("spec.suspend"), "suspend.path: means nothing with gatesPods"),
-        ("/suspend/running", Value::Null, "suspend.running: means nothing with gatesPods"),
+        ("/suspend/path", json!("spec.suspend"), "suspend.path: has no effect with gatesPods"),
+        ("/suspend/running", Value::Null, "suspend.running: has no effect with gatesPods"),
         (
             "/podSets/0/reclaimable",
             json!("1"),
-            "podSets[0].reclaimable: means nothing with suspend.gatesPods",
+            "podSets[0].reclaimable: has no effect with suspend.gatesPods",
         ),
-        ("/ready", json!("true"), "ready: means nothing with suspend.gatesPods"),
+        ("/ready", json!("true"), "ready: has no effect with suspend.gatesPods"),
         (
             "/podSets/0/inject",
             json!({"nodeSelector": "spec.nodes"}),
-            "podSets[0].inject.nodeSelector: means nothing with suspend.gatesPods",
+            "podSets[0].inject.nodeSelector: has no effect with suspend.gatesPods",
         ),
         (
             "/podSets/1/podIndexLabel",
