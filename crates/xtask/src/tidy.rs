@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: what compilers and clippy do not see. Sizes of files, words that must not be in the project, which crate may
 //! depend on which, files that import each other in a circle, citations of the reference, kinds of jobs that code names, gates that are documented as
-//! without effect, retired words and names, features for tests in what is installed, and files that are generated.
+//! without effect, retired words and names, features for tests in what is installed, the parts of the core that mutants change, and files that are
+//! generated.
 //!
 //! Prints every finding, and fails when there is one.
 
@@ -10,6 +11,7 @@ mod citations;
 mod gates;
 mod imports;
 mod kinds;
+mod mutants;
 mod names;
 mod retired;
 mod shipped;
@@ -158,6 +160,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     findings.extend(crates_page(&files));
     findings.extend(core_dependencies(&root, args.bless)?);
     findings.extend(shipped::check(&root)?);
+    findings.extend(mutants::check(&files)?);
     findings.extend(subjects(&output(&root, "git", &["log", "--no-merges", COMMITS, "--format=%s"])?));
     for finding in &findings {
         println!("{finding}");
