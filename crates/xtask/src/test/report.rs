@@ -122,7 +122,7 @@ impl Report {
         self.doc_tests != Some(false) && self.outcomes.iter().all(|outcome| outcome.good)
     }
 
-    /// The programs that failed, what each took, the slowest tests, and how long it took beside how long it should at most.
+    /// The programs that failed, how long it took beside how long it should at most, what each program took, and, at the end, the slowest tests.
     pub fn text(&self, built: Duration, took: Duration, goal: Duration) -> String {
         let mut text = String::from("\n");
         for bad in self.outcomes.iter().filter(|outcome| !outcome.good) {
@@ -140,16 +140,17 @@ impl Report {
         tests.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let _ = writeln!(
             text,
-            "{} tests: built in {:.0} s, run in {:.0} s; together they should take {} s at most. The slowest:",
+            "{} tests: built in {:.0} s, run in {:.0} s; together they should take {} s at most.",
             tests.len(),
             built.as_secs_f64(),
             took.as_secs_f64(),
             goal.as_secs(),
         );
+        self.costs(&mut text);
+        text.push_str("The slowest tests:\n");
         for (name, took) in tests.into_iter().take(SLOWEST) {
             let _ = writeln!(text, "{:7.1} s  {name}", took.as_secs_f64());
         }
-        self.costs(&mut text);
         text
     }
 
@@ -201,6 +202,7 @@ mod tests {
         );
         let named: Vec<_> = text.lines().filter(|line| line.contains(" s  p ")).collect();
         assert_eq!((named.len(), named[0], named[9]), (10, "   12.0 s  p t12", "    3.0 s  p t3"));
+        assert!(text.ends_with(&format!("{}\n", named.join("\n"))), "they are the last lines: {text}");
     }
 
     #[test]
@@ -214,7 +216,7 @@ mod tests {
         }
         let text = report.text(Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let expected = "CPU time of the programs with all that they started, 264 s:\n  250.0 s CPU in   99.0 s  d\n   \
-                        12.3 s CPU in    3.0 s  b\n    1.2 s CPU of 2 others\n";
+                        12.3 s CPU in    3.0 s  b\n    1.2 s CPU of 2 others\nThe slowest tests:\n";
         assert!(text.ends_with(expected), "{text}");
     }
 
