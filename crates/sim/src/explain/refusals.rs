@@ -102,7 +102,7 @@ impl Gathered {
             )),
             Refusal::NodeAffinity { flavor } => {
                 let labels = flavor_labels(view, flavor);
-                let unmet = contradictions(&spec["template"]["spec"], &labels, &flavor_keys(view));
+                let unmet = contradictions(&spec["template"]["spec"], &labels);
                 let wants = if unmet.is_empty() { "other labels".to_owned() } else { unmet.join(" and ") };
                 self.mismatches.push(format!(
                     "pod set {set}: the pods ask for {wants}; labels of the flavor {flavor}: {}",
@@ -247,24 +247,17 @@ fn flavor_labels(view: &View<'_>, flavor: &str) -> BTreeMap<String, String> {
     map.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
 }
 
-/// The keys of labels that any flavor has: a wish for others is no matter of flavors.
-fn flavor_keys(view: &View<'_>) -> BTreeSet<String> {
-    let all = view.of_kind(Kind::ResourceFlavor);
-    let labels = all.iter().filter_map(|(_, flavor)| flavor["spec"]["nodeLabels"].as_object());
-    labels.flat_map(|labels| labels.keys().cloned()).collect()
-}
-
-/// The node requirements of a pod on these label keys that the labels do not meet.
-fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
+/// The node requirements of a pod that the labels of a flavor do not meet. Only those on keys of these labels count: the core compares no others.
+fn contradictions(pod: &Value, labels: &BTreeMap<String, String>) -> Vec<String> {
     let mut all = Vec::new();
     for (key, value) in pod["nodeSelector"].as_object().into_iter().flatten() {
-        if keys.contains(key) && labels.get(key).map(String::as_str) != value.as_str() {
+        if labels.get(key).is_some_and(|label| Some(label.as_str()) != value.as_str()) {
             all.push(format!("{key}={} (node selector)", text(value)));
         }
     }
     let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let terms: Vec<_> = required["nodeSelectorTerms"].as_array().into_iter().flatten().collect();
-    let unmet = terms.iter().map(|term| unmet_of_term(term, labels, keys));
+    let unmet = terms.iter().map(|term| unmet_of_term(term, labels));
     let mut unmet: Vec<_> = unmet.filter(|wishes| !wishes.is_empty()).collect();
     all.truncate(MOST_LISTED);
     // One matching term is enough.
@@ -282,16 +275,16 @@ fn contradictions(pod: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSe
     all
 }
 
-/// The requirements of one node affinity term on these label keys that the labels do not meet.
-fn unmet_of_term(term: &Value, labels: &BTreeMap<String, String>, keys: &BTreeSet<String>) -> Vec<String> {
+/// The requirements of one node affinity term on keys of these labels that the labels do not meet.
+fn unmet_of_term(term: &Value, labels: &BTreeMap<String, String>) -> Vec<String> {
     let wishes = term["matchExpressions"].as_array().into_iter().flatten();
     let unmet = wishes.filter_map(|wish| {
         let (key, operator) = (text(&wish["key"]), text(&wish["operator"]));
         let values = || wish["values"].as_array().into_iter().flatten().map(text);
-        let met = Operator::of_nodes(operator)
-            .is_some_and(|o| o.holds(labels.get(key).map(String::as_str), values()));
+        let label = labels.get(key)?;
+        let met = Operator::of_nodes(operator).is_some_and(|o| o.holds(Some(label), values()));
         let shown = || values().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
-        (!met && keys.contains(key)).then(|| format!("{key} {operator} [{}] (node affinity)", shown()))
+        (!met).then(|| format!("{key} {operator} [{}] (node affinity)", shown()))
     });
     unmet.take(MOST_LISTED).collect()
 }

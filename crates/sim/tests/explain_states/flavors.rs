@@ -27,6 +27,15 @@ fn affinity(terms: &str) -> String {
     )
 }
 
+/// A flavor of another zone, which the queue does not have: its labels are no matter of the queue's flavor.
+const EU: &str = "
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: eu}
+spec: {nodeLabels: {zone: eu}}
+---
+";
+
 /// The same nodes with their taint. What the flavor says of tolerations, and the pods of their nodes.
 fn tainted(tolerations: &str, wish: &str) -> String {
     let flavor = format!("{}{tolerations}---\n", TAINTED.trim_end_matches("---\n"));
@@ -61,6 +70,40 @@ pub(super) fn rows() -> Vec<Row> {
             &["the pods ask for kind In [reserved] (node affinity) or (kind In [x] (node affinity) and \
                kind NotIn [spot] (node affinity)); labels of the flavor default: kind=spot"],
             Act::Follow("without the node affinity kind In [reserved]"),
+        ),
+        row(
+            "node selector, with a key that is a label of another flavor alone",
+            [&spot("nodeSelector: {kind: reserved, zone: eu}"), EU].concat(),
+            Code::FlavorMismatch,
+            &["the pods ask for kind=reserved (node selector); labels of the flavor default: kind=spot"],
+            Act::Follow("starts now if flavor default is allowed: without the node selector kind=reserved"),
+        ),
+        row(
+            "node affinity, with a key that is a label of another flavor alone",
+            [
+                &spot(&affinity(
+                    "{matchExpressions: [{key: kind, operator: In, values: [reserved]}, {key: zone, operator: In, values: [us]}]}",
+                )),
+                EU,
+            ]
+            .concat(),
+            Code::FlavorMismatch,
+            &["the pods ask for kind In [reserved] (node affinity); labels of the flavor default: kind=spot"],
+            Act::Follow("starts now if flavor default is allowed: without the node affinity kind In [reserved]"),
+        ),
+        row(
+            "node selector, and a node affinity that does not count for the flavor",
+            [
+                &spot(&format!(
+                    "nodeSelector: {{kind: reserved}}\n      {}",
+                    affinity("{matchExpressions: [{key: zone, operator: In, values: [us]}]}")
+                )),
+                EU,
+            ]
+            .concat(),
+            Code::FlavorMismatch,
+            &["the pods ask for kind=reserved (node selector); labels of the flavor default: kind=spot"],
+            Act::Follow("starts now if flavor default is allowed: without the node selector kind=reserved"),
         ),
         row(
             "taint",
