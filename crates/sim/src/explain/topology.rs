@@ -56,13 +56,20 @@ fn request<'a>(workload: &'a Value, pod_set: &str) -> Option<&'a Value> {
     sets.find(|set| set["name"] == pod_set).map(|set| &set["topologyRequest"])
 }
 
-/// The level and the size of each layer of slices, from the widest.
-fn slices(workload: &Value, pod_set: &str) -> Vec<(String, i64)> {
-    let Some(request) = request(workload, pod_set) else { return Vec::new() };
-    let layer = |level: &Value, size: &Value| Some((level.as_str()?.to_owned(), size.as_i64()?));
+/// The level and the size of each layer of slices of a topology request, from the widest.
+pub(super) fn layers(request: &Value) -> impl Iterator<Item = (&str, i64)> {
+    fn layer<'a>(level: &'a Value, size: &Value) -> Option<(&'a str, i64)> {
+        Some((level.as_str()?, size.as_i64()?))
+    }
     let one = layer(&request["podSetSliceRequiredTopology"], &request["podSetSliceSize"]);
     let several = request["podsetSliceRequiredTopologyConstraints"].as_array().into_iter().flatten();
-    one.into_iter().chain(several.filter_map(|one| layer(&one["topology"], &one["size"]))).collect()
+    one.into_iter().chain(several.filter_map(|one| layer(&one["topology"], &one["size"])))
+}
+
+/// The same of a pod set of a Workload.
+pub(super) fn slices(workload: &Value, pod_set: &str) -> Vec<(String, i64)> {
+    let all = request(workload, pod_set).into_iter().flat_map(layers);
+    all.map(|(level, size)| (level.to_owned(), size)).collect()
 }
 
 /// The topology request of a pod set of a Workload, and its level, which is that of its slices if it names no other.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use sluice_api::labels::{
     POD_SET_PREFERRED_TOPOLOGY, POD_SET_REQUIRED_TOPOLOGY, POD_SET_SLICE_REQUIRED_TOPOLOGY,
-    POD_SET_UNCONSTRAINED_TOPOLOGY,
+    POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS, POD_SET_UNCONSTRAINED_TOPOLOGY,
 };
 use sluice_core::Refusal;
 use sluice_engine::{Kind, ObjectRef};
@@ -11,7 +11,7 @@ use sluice_engine::{Kind, ObjectRef};
 use super::advice::Advice;
 use super::finding::{Code, Finding, Help};
 use super::patch::{Patch, difference, patch_of};
-use super::topology::{TopologyFit, wish};
+use super::topology::{TopologyFit, layers, slices, wish};
 use super::view::View;
 use crate::json::text;
 use crate::simulation::Simulation;
@@ -50,6 +50,11 @@ impl Change<'_> {
                 if let Some(own) = own.filter(|own| text(own) == *from) {
                     *own = json!(to);
                 }
+                if let Some(layers) = annotations.get_mut(POD_SET_SLICE_REQUIRED_TOPOLOGY_CONSTRAINTS)
+                    && let Some(others) = with_another_level(text(layers), from, to)
+                {
+                    *layers = json!(others);
+                }
             }
             Self::Unconstrained => {
                 annotations.insert(POD_SET_UNCONSTRAINED_TOPOLOGY.to_owned(), json!("true"));
@@ -58,6 +63,14 @@ impl Change<'_> {
                 .retain(|key, _| !asks.contains(&key.as_str()) && key != POD_SET_UNCONSTRAINED_TOPOLOGY),
         }
     }
+}
+
+/// The layers of slices in an annotation, with another level in place of this one; nothing if no layer has it.
+fn with_another_level(layers: &str, from: &str, to: &str) -> Option<String> {
+    let mut layers: Value = serde_json::from_str(layers).ok()?;
+    let layer = layers.as_array_mut()?.iter_mut().find(|layer| layer["topology"] == *from)?;
+    layer["topology"] = json!(to);
+    Some(layers.to_string())
 }
 
 /// The patches of a job's objects with another topology request; nothing if it has no such request. Its Workload follows as long as it waits.
@@ -113,26 +126,36 @@ pub(super) fn meeting(
             Refusal::LevelMissing { flavor } => {
                 let workloads = simulation.workloads_of(text(&value["metadata"]["uid"]));
                 let sets = workloads.into_iter().filter_map(|w| w["spec"]["podSets"].as_array());
-                let asked: Vec<(&'static str, Option<String>)> = sets
-                    .flatten()
-                    .map(|set| &set["topologyRequest"])
-                    .map(|request| match (request["required"].as_str(), request["preferred"].as_str()) {
-                        (Some(level), _) => ("required", Some(level.to_owned())),
-                        (None, level) => ("preferred", level.map(str::to_owned)),
-                    })
-                    .collect();
                 let known = levels(&View::Played(simulation), flavor).1;
-                for (wish, from) in &asked {
-                    let Some(from) = from.as_deref().filter(|from| !known.contains(from)) else { continue };
-                    for level in known.iter().rev() {
-                        let text =
-                            format!("starts now if it asks for one {level} instead of one {from} ({wish})");
-                        offer(text, &Change::Level { from, to: (wish, level) });
-                    }
+                let requests = sets.flatten().map(|set| &set["topologyRequest"]);
+                for (text, change) in requests.flat_map(|request| instead(request, &known)) {
+                    offer(text, &change);
                 }
             }
             _ => {}
         }
+    }
+    all
+}
+
+/// Another level in place of each one that a topology request names and a topology does not have: of those that it has, the lowest first.
+fn instead<'a>(request: &'a Value, known: &[&'a str]) -> Vec<(String, Change<'a>)> {
+    let is_missing = |level: &str| !known.contains(&level);
+    let lowest_first = || known.iter().rev().copied();
+    let mut all = Vec::new();
+    let mut wishes = ["required", "preferred"].into_iter();
+    let of_pods = wishes.find_map(|wish| Some((wish, request[wish].as_str()?)));
+    if let Some((wish, from)) = of_pods.filter(|(_, from)| is_missing(from)) {
+        all.extend(lowest_first().map(|level| {
+            let text = format!("starts now if it asks for one {level} instead of one {from} ({wish})");
+            (text, Change::Level { from, to: (wish, level) })
+        }));
+    }
+    for (from, _) in layers(request).filter(|(from, _)| is_missing(from)) {
+        all.extend(lowest_first().map(|level| {
+            let text = format!("starts now if each slice asks for one {level} instead of one {from}");
+            (text, Change::Slices { from, to: level })
+        }));
     }
     all
 }
@@ -152,7 +175,6 @@ pub(super) fn mismatch(
     set: &str,
     (flavor, refusal): (&str, &Refusal),
 ) -> Finding {
-    let (_, level) = wish(workload, set);
     let (topology, levels) = levels(view, flavor);
     // An alternative request is tried, and offered if it helps.
     let (text, help) = match refusal {
@@ -177,15 +199,7 @@ pub(super) fn mismatch(
                     .to_owned(),
             )),
         ),
-        Refusal::LevelMissing { .. } => (
-            format!(
-                "pod set {set} asks for the level {}, which the topology {topology} of flavor {flavor} does not have: its \
-                 levels are {}",
-                level.as_deref().unwrap_or("of its slices"),
-                levels.join(", ")
-            ),
-            None,
-        ),
+        Refusal::LevelMissing { .. } => return level_missing(workload, set, flavor, (topology, &levels)),
         _ => (
             format!("the topology {topology} of flavor {flavor} does not exist, or has none of its nodes"),
             Some((
@@ -201,6 +215,42 @@ pub(super) fn mismatch(
         Some((advice, help)) => finding.with(Help::words(advice, help)),
         None => finding,
     }
+}
+
+/// The finding that the topology of a flavor lacks levels that a pod set asks for.
+fn level_missing(workload: &Value, set: &str, flavor: &str, (topology, levels): (&str, &[&str])) -> Finding {
+    let missing = missing(workload, set, levels);
+    if missing.is_empty() {
+        let text = format!(
+            "when it was last tried, flavor {flavor} did not have every level that pod set {set} asks for; it does now"
+        );
+        let help = Help::words(Advice::AwaitFlavor, "wait: it is tried again");
+        return Finding::new(Code::TriedAgain, text).with(help);
+    }
+    let (several, has) = (missing.len() > 1, levels.join(", "));
+    let text = format!(
+        "pod set {set} asks for the level{} {}, which the topology {topology} of flavor {flavor} does not have: its levels \
+         are {has}",
+        if several { "s" } else { "" },
+        missing.join(" and ")
+    );
+    let finding = Finding::new(Code::TopologyMismatch, text);
+    if !several {
+        // Each other level is tried in its place.
+        return finding;
+    }
+    let help =
+        format!("name levels that the topology {topology} has ({has}) in the topology request of the pods");
+    finding.with(Help::words(Advice::OtherTopology, help))
+}
+
+/// The levels that the topology request of a pod set names and a topology does not have, in words.
+fn missing(workload: &Value, set: &str, levels: &[&str]) -> Vec<String> {
+    let is_missing = |level: &String| !levels.contains(&level.as_str());
+    let (wish, level) = wish(workload, set);
+    let of_pods = level.filter(|level| wish != "unconstrained" && is_missing(level));
+    let of_slices = slices(workload, set).into_iter().map(|(level, _)| level).filter(is_missing);
+    of_pods.into_iter().chain(of_slices.map(|level| format!("{level} (of its slices)"))).collect()
 }
 
 /// The laxer wishes that there may be room for, with what is asked for in words: each higher level, the nearest first, and `preferred`; and of slices each

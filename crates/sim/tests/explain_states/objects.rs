@@ -238,6 +238,11 @@ pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
             "does not exist, or has none of its nodes",
         ),
         (
+            Refusal::LevelMissing { flavor: flavor() },
+            Code::TriedAgain,
+            "flavor default did not have every level that pod set main asks for; it does now",
+        ),
+        (
             Refusal::SeveralTopologies { flavors: vec![flavor(), "b".into()] },
             Code::TopologyMismatch,
             "topology: default, b",

@@ -411,6 +411,7 @@ fn rows() -> Vec<Row> {
     };
     rows.extend(amounts::rows());
     rows.extend(flavors::rows());
+    rows.extend(topology::rows());
     rows.extend([
         unqueued(
             "no queue name",

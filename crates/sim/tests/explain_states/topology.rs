@@ -2,6 +2,7 @@
 
 use sluice_api::config::{Transformation, TransformationStrategy};
 
+use super::table::{Row, row};
 use super::*;
 
 const RACKS: &str = "
@@ -40,6 +41,62 @@ fn annotated(annotations: &str) -> String {
 fn short(explained: &Explained) -> &sluice_sim::explain::Finding {
     let short = explained.findings.iter().find(|f| f.code == Code::TopologyShort);
     short.unwrap_or_else(|| unreachable!("{}", explained.text()))
+}
+
+/// Levels that a topology lacks, in requests with slices.
+pub(super) fn rows() -> Vec<Row> {
+    let asking = |wish: &str| [RACKS, CLUSTER_QUEUE, LOCAL_QUEUE, &three(), &annotated(wish)].concat();
+    let slices = |more: &str| {
+        asking(&format!(
+            "kueue.x-k8s.io/podset-slice-required-topology: rck, kueue.x-k8s.io/podset-slice-size: \"2\"{more}"
+        ))
+    };
+    let layers = "kueue.x-k8s.io/podset-slice-required-topology-constraints: \
+                  '[{\"topology\": \"rack\", \"size\": 4}, {\"topology\": \"host\", \"size\": 2}]'";
+    let row = |what, world, says, act| row(what, world, Code::TopologyMismatch, says, act);
+    vec![
+        row(
+            "level of slices that a topology does not have, in a level that it has",
+            slices(", kueue.x-k8s.io/podset-required-topology: block"),
+            &["pod set main asks for the level rck (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname"],
+            Act::Follow("starts now if each slice asks for one kubernetes.io/hostname instead of one rck"),
+        ),
+        row(
+            "level of slices alone that a topology does not have",
+            slices(""),
+            &["pod set main asks for the level rck (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname"],
+            Act::Follow("starts now if each slice asks for one rack instead of one rck"),
+        ),
+        row(
+            "layers of slices, of which a topology does not have the second",
+            asking(layers),
+            &["pod set main asks for the level host (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname"],
+            Act::Follow("starts now if each slice asks for one kubernetes.io/hostname instead of one host"),
+        ),
+        row(
+            "level of pods that a topology does not have, with one of slices that it has",
+            slices(", kueue.x-k8s.io/podset-preferred-topology: row").replace("rck", "rack"),
+            &["pod set main asks for the level row, which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname"],
+            Act::Follow("starts now if it asks for one rack instead of one row (preferred)"),
+        ),
+        row(
+            "level of pods and level of slices that a topology does not have",
+            slices(", kueue.x-k8s.io/podset-preferred-topology: row"),
+            &["pod set main asks for the levels row and rck (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname"],
+            Act::Change(
+                "name levels that the topology racks has (block, rack, kubernetes.io/hostname) in the topology request of the pods",
+                ("Job", "a", "mine"),
+                json!({"spec": {"template": {"metadata": {"annotations": {
+                    "kueue.x-k8s.io/podset-preferred-topology": "block",
+                    "kueue.x-k8s.io/podset-slice-required-topology": "rack"}}}}}),
+            ),
+        ),
+    ]
 }
 
 #[test]
