@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 use sluice_api::config::{Configuration, selector_matches};
+use sluice_api::gates::Gate;
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::labels;
 use sluice_engine::{Kind, ObjectRef, Whole};
+use sluice_jobs::pods::group_name;
 
 use super::Question;
 use super::advice::Advice;
@@ -40,17 +42,22 @@ pub(super) fn findings(
     let mut found: Vec<Finding> = Vec::new();
     found.extend(not_managed(view, configuration, reference, job));
     found.extend(missing_class(view, reference, job));
-    found.extend(incomplete_group(view, reference, job));
+    found.extend(incomplete_group(view, configuration, reference, job));
     if found.is_empty() {
-        found.push(without_workload(view, reference, job));
+        found.push(without_workload(view, configuration, reference, job));
     }
     found
 }
 
 /// The reason from its object, or else from its events.
-fn without_workload(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Finding {
+fn without_workload(
+    view: &View<'_>,
+    configuration: &Configuration,
+    reference: &ObjectRef,
+    job: &Value,
+) -> Finding {
     let said = match reference.kind {
-        Kind::Job(kind) => of_itself(view, kind, reference, job),
+        Kind::Job(kind) => of_itself(view, configuration, (kind, reference), job),
         _ => None,
     };
     said.unwrap_or_else(|| {
@@ -76,22 +83,39 @@ fn observed(view: &View<'_>, kind: JobKind, job: &Value) -> JobView {
     sluice_jobs::filled(&seen, template.as_ref())
 }
 
+/// The Workload that a job names, and where: an annotation goes before the label, and counts only while its gate is on.
+fn named_workload<'a>(configuration: &Configuration, job: &'a Value) -> Option<(&'a str, &'static str)> {
+    let of = |map: &str| {
+        Some(text(&job["metadata"][map][labels::PREBUILT_WORKLOAD_NAME])).filter(|name| !name.is_empty())
+    };
+    let annotations = configuration.gates.enabled(Gate::WorkloadIdentifierAnnotations);
+    let annotation = of("annotations").filter(|_| annotations).map(|name| (name, "annotation"));
+    annotation.or_else(|| Some((of("labels")?, "label")))
+}
+
 /// The same according to the engine's reading of the object.
-fn of_itself(view: &View<'_>, kind: JobKind, reference: &ObjectRef, job: &Value) -> Option<Finding> {
+fn of_itself(
+    view: &View<'_>,
+    configuration: &Configuration,
+    (kind, reference): (JobKind, &ObjectRef),
+    job: &Value,
+) -> Option<Finding> {
     let seen = observed(view, kind, job);
     if let Some(trouble) = seen.invalid {
         let text = format!("no Workload can be made of it: {trouble}");
         let help = Help::words(Advice::CorrectJob, "correct the job, or the object that it refers to");
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
-    if let Some(name) = seen.prebuilt_workload
-        && view.namespaced(Kind::Workload, &reference.namespace, &name).is_none()
+    // Kinds whose Workloads are those of their pods name none.
+    if seen.prebuilt_workload.is_some()
+        && let Some((name, place)) = named_workload(configuration, job)
+        && view.namespaced(Kind::Workload, &reference.namespace, name).is_none()
     {
-        let label = labels::PREBUILT_WORKLOAD_NAME;
+        let key = labels::PREBUILT_WORKLOAD_NAME;
         let text = format!(
-            "it waits for the Workload {name}, named by its label {label}: no Workload of that name exists in its queue"
+            "it waits for the Workload {name}, named by its {place} {key}: no Workload of that name exists in its queue"
         );
-        let help = format!("create the Workload {name}, or create the job again without {label}");
+        let help = format!("create the Workload {name}, or create the job again without {key}");
         let help = Help::words(Advice::CreateWorkload, help);
         return Some(Finding::new(Code::WithoutWorkload, text).with(help));
     }
@@ -256,22 +280,18 @@ fn without_class(view: &View<'_>, kind: Kind, name: &str) -> Finding {
     ))
 }
 
-fn incomplete_group(view: &View<'_>, reference: &ObjectRef, job: &Value) -> Option<Finding> {
-    let metadata = &job["metadata"];
-    let group_of = |metadata: &Value| {
-        let label = text(&metadata["labels"][labels::POD_GROUP_NAME]);
-        let name =
-            if label.is_empty() { text(&metadata["annotations"][labels::POD_GROUP_NAME]) } else { label };
-        name.to_owned()
-    };
-    let group = group_of(metadata);
-    if group.is_empty() {
-        return None;
-    }
-    let total: usize = text(&metadata["annotations"][labels::POD_GROUP_TOTAL_COUNT]).parse().ok()?;
+fn incomplete_group(
+    view: &View<'_>,
+    configuration: &Configuration,
+    reference: &ObjectRef,
+    job: &Value,
+) -> Option<Finding> {
+    let group_of = |pod: &Value| group_name(&pod["metadata"], &configuration.gates).map(str::to_owned);
+    let group = group_of(job)?;
+    let total: usize = text(&job["metadata"]["annotations"][labels::POD_GROUP_TOTAL_COUNT]).parse().ok()?;
     let pods = view.of_kind(reference.kind);
-    let own =
-        pods.iter().filter(|(r, v)| r.namespace == reference.namespace && group_of(&v["metadata"]) == group);
+    let is_own = |pod: &Value| group_of(pod).as_ref() == Some(&group);
+    let own = pods.iter().filter(|(r, pod)| r.namespace == reference.namespace && is_own(pod));
     let there = own.count().max(1);
     (there < total).then(|| {
         let text = format!("the pod group {group} has {there} of its {total} pods");

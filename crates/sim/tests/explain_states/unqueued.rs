@@ -3,6 +3,7 @@
 use super::waiting::{finding, played, wait};
 use super::*;
 use sluice_api::config::Configuration;
+use sluice_api::gates::Gate;
 
 fn asked(world: &str, kind: Kind, name: &str) -> Explained {
     let manifests = read(world);
@@ -257,6 +258,66 @@ spec:
     let jobs = simulation.objects(Kind::Job(sluice_api::job::JobKind::JOB));
     let suspended: Vec<_> = jobs.map(|(_, job)| job["spec"]["suspend"].clone()).collect();
     assert_eq!(suspended, [json!(false)], "{}", explained.text());
+}
+
+/// With the gate `WorkloadIdentifierAnnotations` off.
+fn labels_alone() -> Options {
+    let mut options = options();
+    let gates = &mut options.configuration.gates;
+    *gates = gates.with(Gate::WorkloadIdentifierAnnotations, false);
+    options
+}
+
+#[test]
+fn an_annotation_names_a_workload_only_while_its_gate_is_on() {
+    let annotated =
+        world().replace("annotations: {", "annotations: {kueue.x-k8s.io/prebuilt-workload-name: long, ");
+    let both = annotated
+        .replace("queue-name: main}", "queue-name: main, kueue.x-k8s.io/prebuilt-workload-name: short}");
+    for (world, options, named) in [
+        (&annotated, options(), "long, named by its annotation"),
+        (&both, options(), "long, named by its annotation"),
+        (&both, labels_alone(), "short, named by its label"),
+    ] {
+        let (explained, simulation) = played(world, &options, 10);
+        let said = finding(&explained, Code::WithoutWorkload);
+        let starts =
+            format!("it waits for the Workload {named} kueue.x-k8s.io/prebuilt-workload-name: no Workload");
+        assert!(said.starts_with(&starts), "{said}");
+        assert!(!runs(&simulation), "{said}");
+    }
+    let (explained, simulation) = played(&annotated, &labels_alone(), 10);
+    assert!(runs(&simulation), "{}", explained.text());
+    // Where no Workload is made of it all the same, its events say why.
+    let mut manifests = read(&annotated);
+    let job = manifests.objects.pop().unwrap();
+    assert_eq!(job.kind, Kind::Job(JobKind::JOB));
+    manifests.subject = Some(Subject { job: Some(job.object), ..Subject::default() });
+    let explained = ask(&manifests, labels_alone());
+    assert_eq!(codes(&explained), [Code::WithoutWorkload], "{}", explained.text());
+    remedy(&explained, "read its events");
+}
+
+#[test]
+fn the_group_of_a_pod_is_that_of_its_annotation_only_while_the_gate_is_on() {
+    let pod = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: mine
+  namespace: a
+  labels: {kueue.x-k8s.io/queue-name: main, kueue.x-k8s.io/pod-group-name: short}
+  annotations: {kueue.x-k8s.io/pod-group-name: long, kueue.x-k8s.io/pod-group-total-count: \"2\"}
+spec:
+  restartPolicy: Never
+  containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]
+";
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, pod].concat();
+    for (options, group) in [(options(), "long"), (labels_alone(), "short")] {
+        let (explained, _) = played(&world, &options, 10);
+        let said = finding(&explained, Code::PodGroupIncomplete);
+        assert_eq!(said, format!("the pod group {group} has 1 of its 2 pods"));
+    }
 }
 
 #[test]
