@@ -44,6 +44,7 @@ mod serving;
 mod setup;
 mod simulation;
 pub mod starts;
+pub mod stops;
 mod unread;
 pub mod whatif;
 mod world;

@@ -10,6 +10,7 @@ use crate::manifest::Skipped;
 use crate::places::{Places, places};
 use crate::record::{JobRecord, Record, TimelineEntry, TimelineEvent};
 use crate::series::{Point, SlotKey, lasting, steps};
+use crate::stops::{self, StopReport};
 
 /// The whole outcome.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +33,9 @@ pub struct Report {
     pub skipped: Vec<Skipped>,
     /// The events, in order.
     pub timeline: Vec<Line>,
+    /// When ClusterQueues were stopped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stops: Vec<StopReport>,
     /// Where the pods of jobs were, for each topology.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Places>,
@@ -166,7 +170,7 @@ pub struct Line {
 
 /// Milliseconds as seconds.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of centuries are exact in a double")]
-fn seconds(millis: i64) -> f64 {
+pub(crate) fn seconds(millis: i64) -> f64 {
     millis as f64 / 1000.0
 }
 
@@ -237,6 +241,7 @@ impl Report {
             flavors: flavors(record, &slots, worked),
             skipped,
             timeline: record.entries.iter().map(|entry| record.line(entry)).collect(),
+            stops: stops::reported(&record.quotas),
             places: Vec::new(),
         }
     }

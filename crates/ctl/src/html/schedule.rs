@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sluice_sim::places::{Places, places};
+use sluice_sim::stops::{Stop, stops};
 use sluice_sim::{
     Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
 };
@@ -59,13 +60,6 @@ struct Mark {
     kind: &'static str,
     queue: Option<Arc<str>>,
     text: String,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Stop {
-    queue: Arc<str>,
-    from: i64,
-    to: Option<i64>,
 }
 
 /// Texts, each once; -1 is none.
@@ -181,22 +175,6 @@ fn changes(quotas: &[QuotaChange]) -> impl Iterator<Item = (Option<&QuotaChange>
     quotas.iter().map(move |change| (last.insert((&change.node, change.is_queue), change), change))
 }
 
-fn stops(quotas: &[QuotaChange]) -> Vec<Stop> {
-    let mut stops: Vec<Stop> = Vec::new();
-    for (before, now) in changes(quotas).filter(|(_, now)| now.is_queue) {
-        let was = before.is_some_and(|before| before.stopped);
-        if now.stopped && !was {
-            stops.push(Stop { queue: Arc::clone(&now.node), from: now.at, to: None });
-        } else if was && !now.stopped {
-            let open = stops.iter_mut().rev().find(|stop| stop.queue == now.node);
-            if let Some(stop) = open {
-                stop.to = Some(now.at);
-            }
-        }
-    }
-    stops
-}
-
 /// The events of nodes, queues and quota.
 fn marks(record: &Record) -> Vec<Mark> {
     let mut marks = Vec::new();
@@ -241,7 +219,7 @@ fn kind_of(message: &str) -> &'static str {
     let stops = |policy: &str| message.contains(&format!("\"stopPolicy\":\"{policy}\""));
     match message {
         _ if message.starts_with("nodes ") || message.starts_with("maintenance ") => "nodes",
-        _ if stops("None") => "resume",
+        _ if stops("None") || message.contains("\"stopPolicy\":null") => "resume",
         _ if stops("Hold") || stops("HoldAndDrain") => "stop",
         _ => "scenario",
     }
@@ -294,16 +272,17 @@ mod tests {
             scenario(5, "patch ClusterQueue q: {\"spec\":{\"stopPolicy\":\"Hold\"}}"),
             scenario(6, "patch LocalQueue t/main: {\"spec\":{\"stopPolicy\":\"Hold\"}}"),
             scenario(7, "nodes fail: n1"),
+            scenario(8, "patch LocalQueue t/main: {\"spec\":{\"stopPolicy\":null}}"),
         ];
         let found: Vec<_> = marks(&record).into_iter().map(|m| (m.at, m.kind, m.text)).collect();
         let expected = [
             (5, "stop", "ClusterQueue q stops"),
             (6, "stop", "patch LocalQueue t/main: {\"spec\":{\"stopPolicy\":\"Hold\"}}"),
             (7, "nodes", "nodes fail: n1"),
+            (8, "resume", "patch LocalQueue t/main: {\"spec\":{\"stopPolicy\":null}}"),
             (9, "resume", "ClusterQueue q continues"),
             (9, "quota", "ClusterQueue q: 4 → 8 cpu of spot"),
         ];
         assert_eq!(found, expected.map(|(at, kind, text)| (at, kind, text.to_owned())));
-        assert_eq!(stops(&record.quotas), [Stop { queue: "q".into(), from: 5, to: Some(9) }]);
     }
 }

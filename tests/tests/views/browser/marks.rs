@@ -48,7 +48,9 @@ pub fn all_is_marked(drawn: &Value, quota: &str) {
     }
     assert_eq!(texts("lines"), MARKED.map(|(kind, _)| kind), "{drawn}");
     assert!(signs[2][1].as_str().unwrap().contains(quota), "{drawn}");
-    assert_eq!(texts("stops"), ["team is stopped\n10m – 20m (08:10 – 08:20 UTC)"]);
+    let stops = texts("stops");
+    assert_eq!(stops[0], "team is stopped\n10m – 20m (08:10 – 08:20 UTC)");
+    assert!(stops.len() == 2 && stops[1].starts_with("unused is stopped\n0s – "), "{stops:?}");
     assert_eq!(drawn["fits"], true, "the stop begins and ends where its lines are: {drawn}");
     assert!(matches!(&texts("quota")[..], [one] if one.contains(quota)), "{drawn}");
     let evicted = texts("evicted");
@@ -62,7 +64,9 @@ pub fn all_is_marked(drawn: &Value, quota: &str) {
         assert!(key.iter().any(|one| one == word), "{word}: {key:?}");
     }
     let says = texts("says").join("; ");
-    assert!(says.contains("1 jobs, stopped 10m – 20m") && says.contains("evicted after 0s to "), "{says}");
+    for words in ["1 jobs, stopped 10m – 20m", "0 jobs, stopped 0s – ", "evicted after 0s to "] {
+        assert!(says.contains(words), "{words}: {says}");
+    }
 }
 
 /// What `kubectl kueue report` prints of the journal `day.jsonl`.
@@ -75,7 +79,7 @@ pub fn recorded(output: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What is drawn of that day: the rows with their names and in words, the signs in them, and the story of the first job.
+/// What is drawn of that day: the rows with their names and in words, the signs in them, when queues are stopped, and the story of the first job.
 pub const DAY: &str = "(async () => {
     const all = (selector) => [...document.querySelectorAll(selector)];
     const jobs = all('.row:not(.queue)');
@@ -86,6 +90,7 @@ pub const DAY: &str = "(async () => {
         says: jobs.map((row) => row.querySelector('.cell').getAttribute('aria-label')),
         bars: jobs.map((row) => row.querySelectorAll('.bar').length),
         signs: all('.row .sign').map((sign) => [sign.classList[1], sign.dataset.t]),
+        stops: all('.row.queue .stopped').map((one) => one.dataset.t),
         story: all('.detail li').map((line) => line.textContent),
     };
 })()";
@@ -95,6 +100,14 @@ pub fn day_is_drawn(drawn: &Value) {
     let low = "vision/low-<script>window.ran=1</script>";
     assert_eq!(drawn["names"], serde_json::json!([low, "vision/high", "vision/checked"]), "{drawn}");
     assert_eq!(drawn["bars"], serde_json::json!([2, 1, 0]), "{drawn}");
+    let begins = [
+        "idle is stopped\n0s – ",
+        "team is stopped\n1h40m – 1h50m (09:40 – 09:50 UTC)",
+        "unused is stopped\n30m – ",
+    ];
+    let stops = drawn["stops"].as_array().unwrap();
+    let is_drawn = |(stop, begins): (&Value, &str)| stop.as_str().unwrap().starts_with(begins);
+    assert!(stops.len() == begins.len() && stops.iter().zip(begins).all(is_drawn), "{stops:?}");
     let says = drawn["says"][1].as_str().unwrap();
     assert_eq!(says, "priority 100, submitted at 30m, finished after 31m to 1h30m");
     let text = |list: &str, begins: &str| {

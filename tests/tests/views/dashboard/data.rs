@@ -254,6 +254,7 @@ pub fn report_of(workloads: usize) -> Value {
         "seed": 0, "start": at(0), "seconds": 86_400.0,
         "totals": {"submitted": workloads, "admitted": workloads, "finished": 1, "failed": 1, "running": 0, "waiting": 0, "unmanaged": 0, "refused": 0, "preemptions": 400},
         "queues": [], "flavors": [{"flavor": "spot", "resource": "cpu", "nominal": "100", "utilisation": 80.5, "borrowedHours": 0.0, "mostUsed": "99"}], "timeline": lines, "places": [places()],
+        "stops": [{"queue": "team-1", "from": 20_000.0, "to": 40_000.0}, {"queue": "team-2", "from": 0.0}],
     })
 }
 

@@ -120,7 +120,8 @@ class Story {
 export function fromJournal(content) {
   const { found, cut } = linesOf(content);
   if (!found.length) throw new Error("This file has no line of a journal.");
-  const nominal = new Map(), stops = new Map(), jobs = new Map(), stories = new Map(), timeline = [], totals = { submitted: 0, finished: 0, running: 0, waiting: 0, preemptions: 0 };
+  // Of each queue the stop that has not ended, if there is one.
+  const nominal = new Map(), open = new Map(), stops = [], jobs = new Map(), stories = new Map(), timeline = [], totals = { submitted: 0, finished: 0, running: 0, waiting: 0, preemptions: 0 };
   for (const { line } of found) if (text(line.uid)) jobs.set(line.uid, jobOf(line));
   for (const { line, when } of found) {
     const quota = line.nominal ? got(line.nominal) : "", queue = text(line.clusterQueue);
@@ -128,10 +129,18 @@ export function fromJournal(content) {
     if (quota) nominal.set(queue, quota);
     if (line.nominal && queue) {
       const policy = text(line.stopPolicy) || "None", isStopped = policy !== "None";
-      // The first line of a queue says what it was before, if that is known.
-      const before = stops.get(queue) ?? (line.before ? !["", "None"].includes(text(line.stopPolicyBefore)) : isStopped);
-      if (before !== isStopped) timeline.push({ at: when, event: "scenario", message: `patch ClusterQueue ${queue}: ${JSON.stringify({ spec: { stopPolicy: policy } })}` });
-      stops.set(queue, isStopped);
+      const stopped = (from) => { const stop = { queue, from, to: null }; stops.push(stop); return stop; };
+      if (!open.has(queue)) {
+        // The first line of a queue says what it was before, since its creation, if that is known.
+        const before = line.before ? !["", "None"].includes(text(line.stopPolicyBefore)) : isStopped;
+        open.set(queue, before ? stopped(time(line.created)) : null);
+      }
+      const stop = open.get(queue);
+      if (isStopped !== Boolean(stop)) {
+        timeline.push({ at: when, event: "scenario", message: `patch ClusterQueue ${queue}: ${JSON.stringify({ spec: { stopPolicy: policy } })}` });
+        if (stop) stop.to = when;
+        open.set(queue, isStopped ? stopped(when) : null);
+      }
     }
     if (Number.isFinite(line.lost)) timeline.push({ at: when, event: "scenario", message: `the journal lacks ${line.lost} lines before this` });
     // What checks said and when pods were ready is no part of a schedule.
@@ -159,5 +168,7 @@ export function fromJournal(content) {
     if (story.holds) totals.running += 1;
     else if (!story.over) totals.waiting += 1;
   }
-  return { start: new Date(start).toISOString(), seconds: (end - start) / SECOND, timeline, totals, flavors: [], cut };
+  // A queue that was stopped before is stopped from the beginning on.
+  const after = (at) => (at > start ? (at - start) / SECOND : 0);
+  return { start: new Date(start).toISOString(), seconds: (end - start) / SECOND, timeline, stops: stops.map(({ queue, from, to }) => ({ queue, from: after(from), to: to === null ? null : after(to) })), totals, flavors: [], cut };
 }

@@ -17,8 +17,8 @@ class Texts {
 /** What a message of the scenario is about. */
 function kindOf(message) {
   if (message.startsWith("nodes ") || message.startsWith("maintenance ")) return "nodes";
-  const policy = /"stopPolicy":"(\w*)"/.exec(message);
-  if (policy) return policy[1] === "None" || policy[1] === "" ? "resume" : "stop";
+  const policy = /"stopPolicy":(?:"(\w*)"|null)/.exec(message);
+  if (policy) return !policy[1] || policy[1] === "None" ? "resume" : "stop";
   return message.includes("Quota") ? "quota" : "scenario";
 }
 
@@ -27,21 +27,11 @@ function queueOf(message) {
   return /^(?:patch|delete) ClusterQueue[ /]([^\s:]+)/.exec(message)?.[1] ?? null;
 }
 
-/** The stops that these marks begin and end. */
-function stopsOf(marks) {
-  const open = new Map(), stops = [];
-  for (const { at, kind, queue } of marks) {
-    if (!queue) continue;
-    if (kind === "stop" && !open.has(queue)) {
-      const stop = { queue, from: at, to: null };
-      open.set(queue, stop);
-      stops.push(stop);
-    } else if (kind === "resume" && open.has(queue)) {
-      open.get(queue).to = at;
-      open.delete(queue);
-    }
-  }
-  return stops;
+/** When queues are stopped, up to the end of the schedule. */
+function stopsOf(report, end) {
+  const millis = (seconds) => (Number.isFinite(seconds) ? Math.round(seconds * MILLIS) : null);
+  const named = (Array.isArray(report.stops) ? report.stops : []).filter((one) => typeof one?.queue === "string" && Number.isFinite(one.from));
+  return named.map(({ queue, from, to }) => ({ queue, from: millis(from), to: millis(to) })).filter((stop) => stop.from <= end);
 }
 
 /** The topologies for places.js, without what leads nowhere. */
@@ -114,6 +104,6 @@ export function fromReport(report) {
     else if (line.event === "deleted") { ends(job, at, "evicted", "deleted"); job.until = at; }
   }
   // Of what comes after the lines that were left out nothing is known.
-  const until = report.cut ? Number(report.timeline.at(-1)?.at) || 0 : report.seconds;
-  return { start, end: Math.round(until * MILLIS), flavors, texts: texts.list, jobs: [...jobs.values()], marks, stops: stopsOf(marks), places: placesOf(report) };
+  const until = report.cut ? Number(report.timeline.at(-1)?.at) || 0 : report.seconds, end = Math.round(until * MILLIS);
+  return { start, end, flavors, texts: texts.list, jobs: [...jobs.values()], marks, stops: stopsOf(report, end), places: placesOf(report) };
 }

@@ -48,6 +48,7 @@ pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer, snapshot: O
     let mut report = Report::new(record, end, seed, Vec::new());
     let queues = SeenQueues::of(snapshot, viewer);
     report.queues.retain(|queue| queues.queue(&queue.name));
+    report.stops.retain(|stop| queues.queue(&stop.queue));
     let before = report.timeline.len();
     report.timeline.retain(|line| line.job.as_deref().is_none_or(|job| sees(viewer, job)));
     // A line without a job may name any job.

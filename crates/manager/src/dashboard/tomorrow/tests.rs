@@ -220,6 +220,17 @@ fn a_team_sees_its_own_jobs_of_tomorrow_and_no_others_names() {
 }
 
 #[test]
+fn a_queue_that_is_stopped_is_shown_so_to_those_who_may_know_it() {
+    let stop = json!([{"queue": "cq", "from": 0.0}]);
+    for (viewer, stops) in [(admin(), stop), (viewer(&["a"]), Value::Null)] {
+        let mut begin = begin();
+        begin.live.objects[1].object["spec"]["stopPolicy"] = json!("Hold");
+        let answer = simulated(begin, SignedDuration::from_hours(24), &[], &viewer).unwrap();
+        assert_eq!(answer["base"]["stops"], stops, "{answer}");
+    }
+}
+
+#[test]
 fn what_the_manager_refuses_for_what_is_not_seen_here_does_not_start_tomorrow() {
     let with = |reason: &str| {
         let mut begin = begin();
