@@ -234,6 +234,44 @@ fn a_job_whose_pods_no_gate_holds_back_runs_when_its_flavor_has_no_topology() {
     assert_eq!(waiting, ["argoproj.io/workflow", "kubevirt.io/virtualmachine"]);
 }
 
+/// A job of a kind that is declared in this group, with its pods like that.
+fn errand(group: &str, pods: &Value) -> (JobKind, Value) {
+    let declaration = json!({
+        "group": group, "version": "v1", "kind": "Errand", "suspend": {"path": "spec.suspend"}, "podSets": [pods],
+        "active": "self.status.phase == 'Running'",
+        "finished": "self.status.phase in ['Done', 'Failed']", "success": "self.status.phase == 'Done'",
+        "states": {"running": {"phase": "Running"}, "succeeded": {"phase": "Done"}, "failed": {"phase": "Failed"}},
+    });
+    let configuration = json!({
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "integrations": {"declared": [declaration]},
+    });
+    let (configuration, _) = Configuration::parse(&configuration.to_string()).unwrap();
+    sluice_jobs::declare(&configuration).unwrap();
+    let kind = JobKind::named(&format!("{group}/errand")).unwrap();
+    let mut object = job(JobKind::JOB);
+    object["apiVersion"] = json!(kind.api_version());
+    object["kind"] = json!(kind.kind());
+    object["spec"]["suspend"] = json!(true);
+    (kind, object)
+}
+
+#[test]
+fn a_job_whose_pods_no_gate_holds_back_gets_nodes_when_its_kind_declares_its_template() {
+    let inject = json!({"nodeSelector": "spec.nodeSelector", "tolerations": "spec.tolerations"});
+    let pods = json!({"name": "main", "templateExpression": "self.spec.template", "inject": inject});
+    let (kind, object) = errand("expression.sim.example.com", &pods);
+    let manifests = placed_world(&object);
+    assert_eq!(only(&played(&manifests)).admitted, None);
+    let answer = question(&manifests, kind, "a").answer().unwrap();
+    let advice = "or the declaration of the kind the template of its pods (template)";
+    assert!(answer.remedies.iter().any(|remedy| remedy.text.ends_with(advice)), "{}", answer.text());
+    let (_, object) =
+        errand("template.sim.example.com", &json!({"name": "main", "template": "spec.template"}));
+    let simulation = played(&placed_world(&object));
+    assert_eq!(only(&simulation).admitted, Some(0), "{:#?}", simulation.record().entries);
+    assert!(!simulation.record().places.is_empty());
+}
+
 #[test]
 fn a_job_of_every_kind_is_preempted_by_one_that_matters_more_and_runs_again() {
     let class = class();

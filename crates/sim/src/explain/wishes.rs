@@ -201,7 +201,7 @@ pub(super) fn mismatch(
         ),
         Refusal::LevelMissing { .. } => return level_missing(workload, set, flavor, (topology, &levels)),
         _ => (
-            format!("the topology {topology} of flavor {flavor} does not exist, or has none of its nodes"),
+            format!("the topology {topology} of flavor {flavor} does not exist"),
             Some((
                 Advice::CreateTopology,
                 format!(

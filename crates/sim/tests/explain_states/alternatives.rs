@@ -1,4 +1,4 @@
-//! Advice with several alternatives: each of them is carried out here.
+//! Advice with several alternatives: those that the tests of the states do not carry out are carried out here.
 
 use super::waiting::{CHECK, checked, finding, played, scenario, wait};
 use super::*;

@@ -83,6 +83,7 @@ fn shown(code: Code) -> Shown {
         ]),
         Code::CapacityShort => Ends(&[
             nodes::displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when,
+            nodes::displaced_work_runs_on_a_node_that_is_made_schedulable_again_or_added,
             nodes::work_that_lost_a_node_moves_when_other_work_on_the_others_has_ended,
         ]),
         Code::NodesLost => Ends(&[
@@ -110,11 +111,15 @@ fn shown(code: Code) -> Shown {
                 alternatives::a_local_queue_that_goes_may_be_made_again_once_it_is_gone,
             ])
         }
-        Code::ClusterQueueTerminating => {
-            Ends(&[terminating::a_job_in_a_cluster_queue_that_goes_starts_in_another])
-        }
+        Code::ClusterQueueTerminating => Ends(&[
+            terminating::a_job_in_a_cluster_queue_that_goes_starts_in_another,
+            terminating::a_job_in_a_cluster_queue_that_goes_starts_when_the_queue_is_made_again,
+        ]),
         Code::FlavorTerminating => Ends(&[terminating::a_job_whose_flavor_goes_starts_with_another]),
-        Code::CohortTerminating => Ends(&[terminating::a_job_whose_cohort_goes_starts_in_another]),
+        Code::CohortTerminating => Ends(&[
+            terminating::a_job_whose_cohort_goes_starts_in_another,
+            terminating::a_job_whose_cohort_goes_starts_when_that_is_made_again,
+        ]),
         Code::PodsPending => EndsOnAControlPlane(&[
             "pods_without_room_run_after_a_preemption_or_on_a_node_that_is_added",
             "pods_that_do_not_tolerate_their_nodes_run_when_the_flavor_knows_the_taint",

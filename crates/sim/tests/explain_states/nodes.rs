@@ -105,8 +105,14 @@ const REPAIR: &str = "repair the nodes, or add others on which its pods fit";
 
 /// Work that left a failed node, and whose other place is gone before its pods are: it waits, and continues when that place comes back.
 fn displaced(more: &[Value]) -> String {
-    let departs = json!({"at": "90s", "departNodes": {"names": ["n2"]}});
-    let events: Vec<Value> = [&[departs], more].concat();
+    displaced_by(&json!({"departNodes": {"names": ["n2"]}}), more)
+}
+
+/// The same, where this event takes the other place.
+fn displaced_by(event: &Value, more: &[Value]) -> String {
+    let mut event = event.clone();
+    event["at"] = json!("90s");
+    let events: Vec<Value> = [&[event], more].concat();
     let slow = scenario(&json!({"podTermination": "60s"}));
     [world(3, None, &events), slow].concat()
 }
@@ -174,6 +180,29 @@ pub fn displaced_work_that_waits_for_nodes_says_which_how_many_and_since_when() 
         (now(&simulation), on(&simulation)),
         ((State::Admitted, vec![]), vec!["n1".to_owned(), "n2".to_owned()])
     );
+}
+
+#[test]
+pub fn displaced_work_runs_on_a_node_that_is_made_schedulable_again_or_added() {
+    let repair = "or make those schedulable again that are cordoned, or add nodes with its labels (pool=gpu)";
+    let cordoned = |is: &Value| json!({"spec": {"unschedulable": is}});
+    let cordon = json!({"patch": {"kind": "Node", "name": "n2", "merge": cordoned(&json!(true))}});
+    let depart = json!({"departNodes": {"names": ["n2"]}});
+    for (event, says, other) in [(cordon, "; 1 cordoned: n2", "n2"), (depart, "; 1 not ready: n0", "n3")] {
+        let (_, mut simulation) = played(&displaced_by(&event, &[]), &options(), 150);
+        let (explained, _) = manager(&simulation, 150, (true, true));
+        let said = finding(&explained, Code::CapacityShort);
+        assert!(said.contains(says), "{said}");
+        carried_out(&explained, repair);
+        if other == "n2" {
+            simulation.patch("Node", None, "n2", &cordoned(&Value::Null)).unwrap();
+        } else {
+            simulation.apply(&read(&node(other)).objects[0]).unwrap();
+        }
+        wait(&mut simulation, 150);
+        assert_eq!(now(&simulation), (State::Admitted, vec![]), "{said}");
+        assert_eq!(on(&simulation), ["n1", other], "{said}");
+    }
 }
 
 /// Where the virtual cluster knows less than the manager, what the manager decided is the answer.

@@ -235,7 +235,7 @@ pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
         (
             Refusal::TopologyUnknown { flavor: flavor() },
             Code::TopologyMismatch,
-            "does not exist, or has none of its nodes",
+            "of flavor default does not exist",
         ),
         (
             Refusal::LevelMissing { flavor: flavor() },

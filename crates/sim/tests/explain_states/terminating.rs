@@ -1,6 +1,6 @@
 //! Queues, flavors and Cohorts that are being deleted: the job starts when it, or its queue, refers to others, as the answer says.
 
-use super::waiting::{finding, first, later, played, scenario};
+use super::waiting::{finding, first, later, played, scenario, wait};
 use super::*;
 
 /// Of a kind and name, with a finalizer of another program.
@@ -65,6 +65,30 @@ pub fn a_job_in_a_cluster_queue_that_goes_starts_in_another() {
     ends(&world, Code::ClusterQueueTerminating, says, &other_queue());
 }
 
+/// The answer about a job that waits, and the cluster when what goes is gone.
+fn gone(world: &str, code: Code, (kind, name): (Kind, &str)) -> (Explained, Simulation) {
+    let (explained, mut simulation) = played(world, &options(), 20);
+    finding(&explained, code);
+    if kind == Kind::Cohort {
+        simulation.patch(kind.as_str(), None, name, &json!({"metadata": {"finalizers": null}})).unwrap();
+    }
+    wait(&mut simulation, 120);
+    assert!(simulation.object(&ObjectRef::cluster(kind, name)).is_none(), "{}", explained.text());
+    assert!(!runs(&simulation), "{}", explained.text());
+    (explained, simulation)
+}
+
+#[test]
+pub fn a_job_in_a_cluster_queue_that_goes_starts_when_the_queue_is_made_again() {
+    // The queue goes with the job that runs in it.
+    let short = first().replace("\"3600\"", "\"60\"");
+    let goes = deleted("ClusterQueue", None, "cq");
+    let world = [FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE, &short, &later(JOB, ""), &goes].concat();
+    let (explained, mut simulation) = gone(&world, Code::ClusterQueueTerminating, (Kind::ClusterQueue, "cq"));
+    act(&mut simulation, &explained, &Act::Apply(OTHER, CLUSTER_QUEUE));
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
 #[test]
 pub fn a_job_whose_flavor_goes_starts_with_another() {
     let other = FLAVOR.replace("{name: default}", "{name: other}");
@@ -81,11 +105,9 @@ pub fn a_job_whose_flavor_goes_starts_with_another() {
     ends(&world, Code::FlavorTerminating, says, &change);
 }
 
-#[test]
-pub fn a_job_whose_cohort_goes_starts_in_another() {
-    let cohort = |name: &str, quota: i64| {
-        format!(
-            "
+fn cohort(name: &str, quota: i64) -> String {
+    format!(
+        "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: Cohort
 metadata: {{name: {name}}}
@@ -95,14 +117,34 @@ spec:
     flavors: [{{name: default, resources: [{{name: cpu, nominalQuota: {quota}}}]}}]
 ---
 "
-        )
-    };
+    )
+}
+
+/// A job that waits, in the queue of a Cohort that goes and is too small for it.
+fn in_a_small_cohort() -> String {
     let queue = CLUSTER_QUEUE.replace("spec:\n", "spec:\n  cohortName: small\n");
-    let (small, large) = (with_finalizer(&cohort("small", 1), "small"), cohort("large", 10));
-    let gone = deleted("Cohort", None, "small");
-    let world = [FLAVOR, &small, &large, &queue, LOCAL_QUEUE, &first(), &later(JOB, ""), &gone].concat();
+    let small = with_finalizer(&cohort("small", 1), "small");
+    let goes = deleted("Cohort", None, "small");
+    [FLAVOR, &small, &queue, LOCAL_QUEUE, &first(), &later(JOB, ""), &goes].concat()
+}
+
+const OTHER_COHORT: &str = "name another Cohort, or create it again once it is gone";
+
+#[test]
+pub fn a_job_whose_cohort_goes_starts_when_that_is_made_again() {
+    let (explained, mut simulation) =
+        gone(&in_a_small_cohort(), Code::CohortTerminating, (Kind::Cohort, "small"));
+    carried_out(&explained, OTHER_COHORT);
+    simulation.apply(&read(&cohort("small", 10)).objects[0]).unwrap();
+    wait(&mut simulation, 120);
+    assert!(runs(&simulation), "{}", explained.text());
+}
+
+#[test]
+pub fn a_job_whose_cohort_goes_starts_in_another() {
+    let world = [in_a_small_cohort(), cohort("large", 10)].concat();
     let change = Act::Change(
-        "name another Cohort, or create it again",
+        OTHER_COHORT,
         ("ClusterQueue", "", "cq"),
         json!({"spec": {"cohortName": "large"}}),
     );

@@ -1,6 +1,6 @@
 //! The page's answers in states in which nothing can be tried, on real objects; and that its advice lets the job start.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
 use kube::api::{Api, DynamicObject};
 use sluice_testkit::workloads;
 
@@ -81,7 +81,10 @@ async fn pending_pod(client: &Client, job: &str) {
         "metadata": {
             "name": format!("{job}-0"), "ownerReferences": [owner], "labels": {"batch.kubernetes.io/job-name": job},
         },
-        "spec": {"containers": [{"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": "settings"}}]}]},
+        "spec": {
+            "imagePullSecrets": [{"name": "registry"}],
+            "containers": [{"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": "settings"}}]}],
+        },
     }))
     .unwrap();
     pods.create(&PostParams::default(), &pod).await.unwrap();
@@ -207,6 +210,15 @@ async fn containers_run_when_what_is_advised_is_done(
     assert!(described.contains("ImagePullBackOff"), "{described}");
     as_said(plane, &image.replace("IMAGE", GOOD_IMAGE)).await;
 
+    // That image is there, and its registry wants a password.
+    kubelet(client, "mine").await;
+    let waits = "mine-0: container c: ErrImagePull: pull access denied";
+    let page = says(manager, "default", "mine", &[waits]).await;
+    assert!(page.contains("or let its nodes reach the registry (imagePullSecrets)"), "{page}");
+    let secret = "kubectl create secret docker-registry registry -n default --docker-server=registry.example.com \
+                  --docker-username=u --docker-password=p";
+    as_said(plane, secret).await;
+
     kubelet(client, "mine").await;
     let waits = "mine-0: container c: CreateContainerConfigError: configmap \"settings\" not found";
     let page = says(manager, "default", "mine", &[waits]).await;
@@ -284,8 +296,11 @@ async fn kubelet(client: &Client, job: &str) {
     let image = pod.spec.unwrap().containers[0].image.clone();
     let settings: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let settings = settings.get_opt("settings").await.unwrap().map(|found| found.data.unwrap_or_default());
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");
+    let may_pull = secrets.get_opt("registry").await.unwrap().is_some();
     let waiting = |reason: &str, message: &str| json!({"waiting": {"reason": reason, "message": message}});
     let (phase, state) = match (image.as_deref(), settings) {
+        (Some(GOOD_IMAGE), _) if !may_pull => ("Pending", waiting("ErrImagePull", "pull access denied")),
         (Some(GOOD_IMAGE), None) => {
             ("Pending", waiting("CreateContainerConfigError", "configmap \"settings\" not found"))
         }
