@@ -83,100 +83,129 @@ impl WorkloadCondition {
 
 /// The reasons of conditions (docs/reference/03-conditions-events.md 3.1 and 3.2).
 pub mod reason {
-    /// `QuotaReserved`, `Evicted` and `Preempted`: quota is reserved.
-    pub const QUOTA_RESERVED: &str = "QuotaReserved";
-    /// `QuotaReserved=False`: the scheduler has not looked yet.
-    pub const PENDING_EVALUATION: &str = "PendingEvaluation";
-    /// `QuotaReserved=False`, before the granular reasons.
-    pub const PENDING: &str = "Pending";
-    /// `QuotaReserved=False`, before the granular reasons: cannot be admitted as things are.
-    pub const INADMISSIBLE: &str = "Inadmissible";
-    /// `QuotaReserved=False`, before the granular reasons: waits for others' pods.
-    pub const WAITING: &str = "Waiting";
-    /// `QuotaReserved=False`: no flavor of the ClusterQueue suits the pods.
-    pub const NO_MATCHING_FLAVOR: &str = "NoMatchingFlavor";
-    /// `QuotaReserved=False`: a queue, namespace or request is wrong.
-    pub const MISCONFIGURED: &str = "Misconfigured";
-    /// `QuotaReserved=False`: a queue is stopped or inactive.
-    pub const SUSPENDED: &str = "Suspended";
-    /// `QuotaReserved=False`: an annotation holds the admission back.
-    pub const ADMISSION_GATED: &str = "AdmissionGated";
-    /// `QuotaReserved=False`: the job itself is on hold.
-    pub const ON_HOLD: &str = "OnHold";
-    /// `QuotaReserved=False`: waits until all admitted workloads are ready.
-    pub const WAITING_FOR_PODS_READY: &str = "WaitingForPodsReady";
-    /// `QuotaReserved=False` and `Evicted`: `spec.active` is false.
-    pub const DEACTIVATED: &str = "Deactivated";
-    /// `Admitted=True`.
-    pub const ADMITTED: &str = "Admitted";
-    /// `Admitted=False`: there is no reservation.
-    pub const NO_RESERVATION: &str = "NoReservation";
-    /// `Admitted=False`: checks are not ready.
-    pub const UNSATISFIED_ADMISSION_CHECKS: &str = "UnsatisfiedAdmissionChecks";
-    /// `Admitted=False`: checks are not ready (before the granular reasons).
-    pub const UNSATISFIED_CHECKS: &str = "UnsatisfiedChecks";
-    /// `Admitted=False`: neither reservation nor ready checks (before the granular reasons).
-    pub const NO_RESERVATION_UNSATISFIED_CHECKS: &str = "NoReservationUnsatisfiedChecks";
-    /// `Evicted` and `Requeued`: preempted.
-    pub const PREEMPTED: &str = "Preempted";
-    /// `Evicted`: the pods were not ready in time.
-    pub const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
-    /// `Evicted` and `DeactivationTarget`: an admission check says Retry or Rejected.
-    pub const ADMISSION_CHECK: &str = "AdmissionCheck";
-    /// `Evicted`: the ClusterQueue is drained.
-    pub const CLUSTER_QUEUE_STOPPED: &str = "ClusterQueueStopped";
-    /// `Evicted`: the LocalQueue is drained.
-    pub const LOCAL_QUEUE_STOPPED: &str = "LocalQueueStopped";
-    /// `Evicted` and `Requeued`: nodes failed.
-    pub const NODE_FAILURES: &str = "NodeFailures";
-    /// Nodes are chosen once the checks are ready, and are not yet.
-    pub const PENDING_DELAYED_TOPOLOGY_REQUESTS: &str = "PendingDelayedTopologyRequests";
-    /// `Requeued=True`: the backoff has ended.
-    pub const BACKOFF_FINISHED: &str = "BackoffFinished";
-    /// `Requeued=True`: `spec.active` is true again.
-    pub const REACTIVATED: &str = "Reactivated";
-    /// `Requeued=True`: the ClusterQueue works again.
-    pub const CLUSTER_QUEUE_RESTARTED: &str = "ClusterQueueRestarted";
-    /// `Requeued=True`: the LocalQueue works again.
-    pub const LOCAL_QUEUE_RESTARTED: &str = "LocalQueueRestarted";
-    /// `DeactivationTarget`: it ran for too long.
-    pub const MAXIMUM_EXECUTION_TIME_EXCEEDED: &str = "MaximumExecutionTimeExceeded";
-    /// `DeactivationTarget`: it was put back too often.
-    pub const REQUEUING_LIMIT_EXCEEDED: &str = "RequeuingLimitExceeded";
-    /// `Finished`: the job succeeded.
-    pub const SUCCEEDED: &str = "Succeeded";
-    /// `Finished`: the job failed.
-    pub const FAILED: &str = "Failed";
-    /// `Finished`: a prebuilt workload does not describe its job. `Evicted`: its job runs with more than it holds quota for.
-    pub const OUT_OF_SYNC: &str = "OutOfSync";
-    /// `Finished`: another slice of the elastic job took over from it.
-    pub const WORKLOAD_SLICE_REPLACED: &str = "WorkloadSliceReplaced";
-    /// `Finished`: the owner is gone.
-    pub const OWNER_NOT_FOUND: &str = "OwnerNotFound";
-    /// `Finished`: the job could not be started.
-    pub const FAILED_TO_START: &str = "FailedToStart";
-    /// `PodsReady=False`: not all pods have been ready yet.
-    pub const WAIT_FOR_START: &str = "WaitForStart";
-    /// `PodsReady=False`: pods failed after all had been ready.
-    pub const WAIT_FOR_RECOVERY: &str = "WaitForRecovery";
-    /// `PodsReady=True`: for the first time.
-    pub const STARTED: &str = "Started";
-    /// `PodsReady=True`: again.
-    pub const RECOVERED: &str = "Recovered";
-    /// `PodsReady=True` as older versions wrote it.
-    pub const PODS_READY: &str = "PodsReady";
-    /// `BlockedOnPreemptionGates=True`.
-    pub const PREEMPTION_GATED: &str = "PreemptionGated";
-    /// `Active=True` of a queue.
-    pub const READY: &str = "Ready";
-    /// `Active=False` of a queue.
-    pub const STOPPED: &str = "Stopped";
-    /// `Active=False` of a terminating ClusterQueue.
-    pub const TERMINATING: &str = "Terminating";
-    /// `Active=False` of a LocalQueue.
-    pub const CLUSTER_QUEUE_DOES_NOT_EXIST: &str = "ClusterQueueDoesNotExist";
-    /// `Active=False` of a LocalQueue.
-    pub const CLUSTER_QUEUE_IS_INACTIVE: &str = "ClusterQueueIsInactive";
+    /// Declares the reasons, and the list of them.
+    macro_rules! reasons {
+        ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+            $($(#[$doc])* pub const $name: &str = $text;)*
+
+            /// Every reason.
+            pub const ALL: &[&str] = &[$($text),*];
+        };
+    }
+
+    reasons! {
+        /// `QuotaReserved`, `Evicted` and `Preempted`: quota is reserved.
+        QUOTA_RESERVED = "QuotaReserved",
+        /// `QuotaReserved=False`: the scheduler has not looked yet.
+        PENDING_EVALUATION = "PendingEvaluation",
+        /// `QuotaReserved=False`, before the granular reasons.
+        PENDING = "Pending",
+        /// `QuotaReserved=False`, before the granular reasons: cannot be admitted as things are.
+        INADMISSIBLE = "Inadmissible",
+        /// `QuotaReserved=False`, before the granular reasons: waits for others' pods.
+        WAITING = "Waiting",
+        /// `QuotaReserved=False`: no flavor of the ClusterQueue suits the pods.
+        NO_MATCHING_FLAVOR = "NoMatchingFlavor",
+        /// `QuotaReserved=False`: others use the quota.
+        WAITING_FOR_QUOTA = "WaitingForQuota",
+        /// `QuotaReserved=False`: it requests more than the ClusterQueue could ever have.
+        EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota",
+        /// `QuotaReserved=False`: no domains of the topology have room for its pods.
+        TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed",
+        /// `QuotaReserved=False`: the healthy nodes have no room for its pods. Ours.
+        WAITING_FOR_CAPACITY = "WaitingForCapacity",
+        /// `QuotaReserved=False`: what is preempted for it has not stopped yet.
+        WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads",
+        /// `QuotaReserved=False`: a queue, namespace or request is wrong.
+        MISCONFIGURED = "Misconfigured",
+        /// `QuotaReserved=False`: a queue is stopped or inactive.
+        SUSPENDED = "Suspended",
+        /// `QuotaReserved=False`: an annotation holds the admission back.
+        ADMISSION_GATED = "AdmissionGated",
+        /// `QuotaReserved=False`: the job itself is on hold.
+        ON_HOLD = "OnHold",
+        /// `QuotaReserved=False`: waits until all admitted workloads are ready.
+        WAITING_FOR_PODS_READY = "WaitingForPodsReady",
+        /// `QuotaReserved=False` and `Evicted`: `spec.active` is false.
+        DEACTIVATED = "Deactivated",
+        /// `Admitted=True`.
+        ADMITTED = "Admitted",
+        /// `Admitted=False`: there is no reservation.
+        NO_RESERVATION = "NoReservation",
+        /// `Admitted=False`: checks are not ready.
+        UNSATISFIED_ADMISSION_CHECKS = "UnsatisfiedAdmissionChecks",
+        /// `Admitted=False`: checks are not ready (before the granular reasons).
+        UNSATISFIED_CHECKS = "UnsatisfiedChecks",
+        /// `Admitted=False`: neither reservation nor ready checks (before the granular reasons).
+        NO_RESERVATION_UNSATISFIED_CHECKS = "NoReservationUnsatisfiedChecks",
+        /// `Evicted` and `Requeued`: preempted.
+        PREEMPTED = "Preempted",
+        /// `Evicted`: the pods were not ready in time.
+        PODS_READY_TIMEOUT = "PodsReadyTimeout",
+        /// `Evicted` and `DeactivationTarget`: an admission check says Retry or Rejected.
+        ADMISSION_CHECK = "AdmissionCheck",
+        /// `Evicted`: the ClusterQueue is drained.
+        CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped",
+        /// `Evicted`: the LocalQueue is drained.
+        LOCAL_QUEUE_STOPPED = "LocalQueueStopped",
+        /// `Evicted` and `Requeued`: nodes failed.
+        NODE_FAILURES = "NodeFailures",
+        /// Nodes are chosen once the checks are ready, and are not yet.
+        PENDING_DELAYED_TOPOLOGY_REQUESTS = "PendingDelayedTopologyRequests",
+        /// `Requeued=True`: the backoff has ended.
+        BACKOFF_FINISHED = "BackoffFinished",
+        /// `Requeued=True`: `spec.active` is true again.
+        REACTIVATED = "Reactivated",
+        /// `Requeued=True`: the ClusterQueue works again.
+        CLUSTER_QUEUE_RESTARTED = "ClusterQueueRestarted",
+        /// `Requeued=True`: the LocalQueue works again.
+        LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted",
+        /// `DeactivationTarget`: it ran for too long.
+        MAXIMUM_EXECUTION_TIME_EXCEEDED = "MaximumExecutionTimeExceeded",
+        /// `DeactivationTarget`: it was put back too often.
+        REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded",
+        /// `Finished`: the job succeeded.
+        SUCCEEDED = "Succeeded",
+        /// `Finished`: the job failed.
+        FAILED = "Failed",
+        /// `Finished`: a prebuilt workload does not describe its job. `Evicted`: its job runs with more than it holds quota for.
+        OUT_OF_SYNC = "OutOfSync",
+        /// `Finished`: another slice of the elastic job took over from it.
+        WORKLOAD_SLICE_REPLACED = "WorkloadSliceReplaced",
+        /// `Finished`: the owner is gone.
+        OWNER_NOT_FOUND = "OwnerNotFound",
+        /// `Finished`: the job could not be started.
+        FAILED_TO_START = "FailedToStart",
+        /// `PodsReady=False`: not all pods have been ready yet.
+        WAIT_FOR_START = "WaitForStart",
+        /// `PodsReady=False`: pods failed after all had been ready.
+        WAIT_FOR_RECOVERY = "WaitForRecovery",
+        /// `PodsReady=True`: for the first time.
+        STARTED = "Started",
+        /// `PodsReady=True`: again.
+        RECOVERED = "Recovered",
+        /// `PodsReady=True` as older versions wrote it.
+        PODS_READY = "PodsReady",
+        /// `BlockedOnPreemptionGates=True`.
+        PREEMPTION_GATED = "PreemptionGated",
+        /// `Active=True` of a queue.
+        READY = "Ready",
+        /// `Active=False` of a queue.
+        STOPPED = "Stopped",
+        /// `Active=False` of a terminating ClusterQueue.
+        TERMINATING = "Terminating",
+        /// `Active=False` of a LocalQueue.
+        CLUSTER_QUEUE_DOES_NOT_EXIST = "ClusterQueueDoesNotExist",
+        /// `Active=False` of a LocalQueue.
+        CLUSTER_QUEUE_IS_INACTIVE = "ClusterQueueIsInactive",
+    }
+
+    /// Whether a manager writes this text as a reason: one of [`ALL`], or that it is deactivated due to one of them. Other programs that may
+    /// write a status may write any text.
+    pub fn is_known(text: &str) -> bool {
+        let cause = text.strip_prefix(DEACTIVATED).and_then(|rest| rest.strip_prefix("DueTo"));
+        ALL.contains(&cause.unwrap_or(text))
+    }
 }
 
 /// The condition type of ClusterQueues, LocalQueues and AdmissionChecks (docs/reference/03-conditions-events.md 3.2).
@@ -310,6 +339,16 @@ mod tests {
         set(&mut conditions, "Evicted", wanted(true, "Preempted", &long), 1, at(10));
         assert_eq!(conditions[0].message.len(), MAX_MESSAGE_BYTES);
         assert!(!set(&mut conditions, "Evicted", wanted(true, "Preempted", &long), 1, at(11)));
+    }
+
+    #[test]
+    fn only_what_managers_write_is_a_known_reason() {
+        for known in [reason::PENDING, "WaitingForQuota", "DeactivatedDueToAdmissionCheck"] {
+            assert!(reason::is_known(known), "{known}");
+        }
+        for other in ["", "pending", "DeactivatedDueTo", "DeactivatedDueToMe", "AdmittedDueToAdmissionCheck"] {
+            assert!(!reason::is_known(other), "{other}");
+        }
     }
 
     #[test]

@@ -42,6 +42,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 13] = [
+        Self::NoMatchingFlavor,
+        Self::WaitingForQuota,
+        Self::ExceedsMaxQuota,
+        Self::TopologyPlacementFailed,
+        Self::WaitingForCapacity,
+        Self::WaitingForPreemptedWorkloads,
+        Self::WaitingForPodsReady,
+        Self::Misconfigured,
+        Self::Suspended,
+        Self::PendingEvaluation,
+        Self::AdmissionGated,
+        Self::OnHold,
+        Self::Deactivated,
+    ];
+
     /// The granular reason.
     pub const fn as_str(self) -> &'static str {
         match self {

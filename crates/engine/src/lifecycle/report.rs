@@ -280,6 +280,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_reason_of_the_core_is_known_as_one_of_a_condition() {
+        for reason in Reason::ALL {
+            for text in [reason.as_str(), reason.legacy()] {
+                assert!(sluice_api::conditions::reason::is_known(text), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn that_preemption_is_held_back_is_no_news_of_others() {
         let detail = |pod_sets| Detail::Flavors { pod_sets, pending_preemptions: 0 };
         let lacks = Unadmitted {

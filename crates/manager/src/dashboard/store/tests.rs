@@ -93,9 +93,11 @@ pub(crate) fn world() -> Store {
     ];
     for namespace in ["a", "secret-ns"] {
         let own = |name: &str| if namespace == "a" { name.to_owned() } else { format!("secret-{name}") };
+        // Who may write a status may write any reason.
+        let why = if namespace == "a" { "Admitted" } else { "secret-reason" };
         let admitted = [
             condition("QuotaReserved", "True", "QuotaReserved", 1),
-            condition("Admitted", "True", "Admitted", 2),
+            condition("Admitted", "True", why, 2),
         ];
         objects.extend([
             local_queue(namespace, "lq", "cq"),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sluice_api::conditions::reason;
 use sluice_engine::{Name, WorkloadKey};
 
 use crate::dashboard::amounts::all_shown;
@@ -19,7 +20,12 @@ pub type Order = Option<Arc<Vec<(usize, WorkloadKey)>>>;
 /// Places from 0, each in the ClusterQueue that its Workload waits in.
 pub type Places = BTreeMap<WorkloadKey, usize>;
 
-/// A Workload as lists show it. What the viewer may not see has no names.
+/// The reason of a condition. Of what the viewer may not see only one that managers write: whoever may write a status may write any other text.
+pub fn shown_reason(text: &str, seen: bool) -> Option<&str> {
+    Some(text).filter(|text| seen || reason::is_known(text))
+}
+
+/// A Workload as lists show it. What the viewer may not see has no names and no message.
 pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Value {
     let seen = viewer.sees(&row.key.namespace);
     json!({
@@ -31,7 +37,7 @@ pub fn item(row: &WorkloadRow, position: Option<usize>, viewer: &Viewer) -> Valu
         "priority": row.priority,
         "created": row.created.map(|created| created.to_string()),
         "requests": all_shown(&row.requests),
-        "reason": row.reason,
+        "reason": shown_reason(&row.reason, seen),
         "message": seen.then_some(&row.message),
         "state": row.state.as_str(),
     })
@@ -131,4 +137,29 @@ pub fn search(snapshot: &Snapshot, viewer: &Viewer, search: &Search, page: Page)
         hits.total += 1;
     }
     hits
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_engine::input::Object;
+
+    use super::*;
+    use crate::dashboard::store::tests::{condition, workload};
+
+    #[test]
+    fn of_others_no_reason_is_shown_that_managers_do_not_write() {
+        let viewer = |namespace: &str| Viewer { namespaces: [namespace.into()].into(), ..Viewer::default() };
+        for (reason, others) in [
+            ("Pending", json!("Pending")),
+            ("WaitingForQuota", json!("WaitingForQuota")),
+            ("DeactivatedDueToAdmissionCheck", json!("DeactivatedDueToAdmissionCheck")),
+            ("the secret plan", Value::Null),
+        ] {
+            let conditions = [condition("QuotaReserved", "False", reason, 1)];
+            let Object::Workload(workload) = workload("a", "w", &conditions) else { unreachable!() };
+            let row = WorkloadRow::of(&workload);
+            let shown = |namespace: &str| item(&row, None, &viewer(namespace))["reason"].clone();
+            assert_eq!((shown("a"), shown("b")), (json!(reason), others));
+        }
+    }
 }

@@ -13,6 +13,7 @@ use crate::dashboard::rows::{CohortRow, QueueRow, Quota};
 use crate::dashboard::seen_queues::SeenQueues;
 use crate::dashboard::snapshot::{QueueSums, Snapshot};
 use crate::dashboard::viewer::Viewer;
+use crate::dashboard::views::items::shown_reason;
 use crate::dashboard::views::lent::{Lent, used};
 
 /// The answer: as of `old` if the cluster cannot be read, else as of now.
@@ -181,7 +182,8 @@ fn resource(quota: &Quota, Use { used, borrowed, lent }: Use) -> Value {
     })
 }
 
-/// For a change that the viewer may not see: when, what, and its ClusterQueue, if the viewer may know that. Messages name other objects.
+/// For a change that the viewer may not see: when, what, and its ClusterQueue, if the viewer may know that; and a reason that managers write. Messages
+/// name other objects.
 fn happening(one: &Happening, viewer: &Viewer, queues: &SeenQueues<'_>) -> Value {
     let seen = viewer.sees(&one.key.namespace);
     let queue = one.cluster_queue.as_ref().filter(|queue| seen || queues.queue(queue));
@@ -191,7 +193,7 @@ fn happening(one: &Happening, viewer: &Viewer, queues: &SeenQueues<'_>) -> Value
         "namespace": seen.then_some(&one.key.namespace),
         "workload": seen.then_some(&one.key.name),
         "clusterQueue": queue,
-        "reason": one.reason,
+        "reason": shown_reason(&one.reason, seen),
         "message": seen.then_some(&one.message),
     })
 }
