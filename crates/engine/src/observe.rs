@@ -248,7 +248,8 @@ impl Engine {
 
     fn observe_job(&mut self, view: JobView) {
         let mut view = self.with_template(view);
-        if !self.config.on(Gate::WorkloadIdentifierAnnotations) {
+        // Some kinds name none, whatever their labels are.
+        if view.prebuilt_workload.is_some() && !self.config.on(Gate::WorkloadIdentifierAnnotations) {
             // Only the label counts.
             let label = view.labels.get(labels::PREBUILT_WORKLOAD_NAME);
             view.prebuilt_workload = label.filter(|name| !name.is_empty()).cloned();

@@ -277,13 +277,17 @@ fn the_annotation_for_a_prebuilt_workload_counts_only_with_its_gate() {
         view.prebuilt_workload = Some("theirs".to_owned());
         c.api.add_job(view);
         let mut view = job("team-a", "b", "lq", 1, "1");
-        view.labels = [(key, "theirs".to_owned())].into();
+        view.labels = [(key.clone(), "theirs".to_owned())].into();
         view.prebuilt_workload = Some("theirs".to_owned());
+        c.api.add_job(view);
+        let mut view = job("team-a", "c", "lq", 1, "1");
+        view.labels = [(key, "theirs".to_owned())].into();
         c.api.add_job(view);
         c.settle();
         let own = |c: &Cluster, job: &str| c.api.workloads_of(&c.api.job(job).view.job.uid).len();
         assert_eq!(own(&c, "a"), usize::from(by_annotation.is_empty()), "gate {on}");
         assert_eq!(own(&c, "b"), 0, "the label counts always");
+        assert_eq!(own(&c, "c"), 1, "a kind without prebuilt Workloads names none, whatever its label says");
     }
 }
 
