@@ -346,7 +346,7 @@ mod tests {
         for known in [reason::PENDING, "WaitingForQuota", "DeactivatedDueToAdmissionCheck"] {
             assert!(reason::is_known(known), "{known}");
         }
-        for other in ["", "pending", "DeactivatedDueTo", "DeactivatedDueToMe", "AdmittedDueToAdmissionCheck"] {
+        for other in ["", "pending", "DeactivatedDueTo", "DeactivatedDueToMe", "AdmittedDueToAdmitted"] {
             assert!(!reason::is_known(other), "{other}");
         }
     }

@@ -66,7 +66,8 @@ pub(super) fn around(view: &View<'_>, namespace: &str, local: &Value, queue: Opt
         found.extend(finding(Code::FlavorTerminating, flavor, goes_on, (Advice::UseOtherFlavor, help)));
     }
     for cohort in cohorts(view, text(&queue["spec"]["cohortName"])) {
-        let help = "name another Cohort, or create it again once it is gone: its own quota and its parent go with it";
+        let help =
+            "name another Cohort, or create it again once it is gone: its own quota and parent go with it";
         found.extend(finding(Code::CohortTerminating, cohort, goes_on, (Advice::UseOtherCohort, help)));
     }
     found
