@@ -143,10 +143,7 @@ pub fn a_job_whose_cohort_goes_starts_when_that_is_made_again() {
 #[test]
 pub fn a_job_whose_cohort_goes_starts_in_another() {
     let world = [in_a_small_cohort(), cohort("large", 10)].concat();
-    let change = Act::Change(
-        OTHER_COHORT,
-        ("ClusterQueue", "", "cq"),
-        json!({"spec": {"cohortName": "large"}}),
-    );
+    let change =
+        Act::Change(OTHER_COHORT, ("ClusterQueue", "", "cq"), json!({"spec": {"cohortName": "large"}}));
     ends(&world, Code::CohortTerminating, "the Cohort small is being deleted since 2026-", &change);
 }

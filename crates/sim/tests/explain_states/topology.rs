@@ -58,36 +58,46 @@ pub(super) fn rows() -> Vec<Row> {
         row(
             "level of slices that a topology does not have, in a level that it has",
             slices(", kueue.x-k8s.io/podset-required-topology: block"),
-            &["pod set main asks for the level rck (of its slices), which the topology racks of flavor default does not have: its \
-               levels are block, rack, kubernetes.io/hostname"],
+            &[
+                "pod set main asks for the level rck (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname",
+            ],
             Act::Follow("starts now if each slice asks for one kubernetes.io/hostname instead of one rck"),
         ),
         row(
             "level of slices alone that a topology does not have",
             slices(""),
-            &["pod set main asks for the level rck (of its slices), which the topology racks of flavor default does not have: its \
-               levels are block, rack, kubernetes.io/hostname"],
+            &[
+                "pod set main asks for the level rck (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname",
+            ],
             Act::Follow("starts now if each slice asks for one rack instead of one rck"),
         ),
         row(
             "layers of slices, of which a topology does not have the second",
             asking(layers),
-            &["pod set main asks for the level host (of its slices), which the topology racks of flavor default does not have: its \
-               levels are block, rack, kubernetes.io/hostname"],
+            &[
+                "pod set main asks for the level host (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname",
+            ],
             Act::Follow("starts now if each slice asks for one kubernetes.io/hostname instead of one host"),
         ),
         row(
             "level of pods that a topology does not have, with one of slices that it has",
             slices(", kueue.x-k8s.io/podset-preferred-topology: row").replace("rck", "rack"),
-            &["pod set main asks for the level row, which the topology racks of flavor default does not have: its \
-               levels are block, rack, kubernetes.io/hostname"],
+            &[
+                "pod set main asks for the level row, which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname",
+            ],
             Act::Follow("starts now if it asks for one rack instead of one row (preferred)"),
         ),
         row(
             "level of pods and level of slices that a topology does not have",
             slices(", kueue.x-k8s.io/podset-preferred-topology: row"),
-            &["pod set main asks for the levels row and rck (of its slices), which the topology racks of flavor default does not have: its \
-               levels are block, rack, kubernetes.io/hostname"],
+            &[
+                "pod set main asks for the levels row and rck (of its slices), which the topology racks of flavor default does not have: its \
+               levels are block, rack, kubernetes.io/hostname",
+            ],
             Act::Change(
                 "name levels that the topology racks has (block, rack, kubernetes.io/hostname) in the topology request of the pods",
                 ("Job", "a", "mine"),

@@ -95,10 +95,8 @@ pub(crate) fn world() -> Store {
         let own = |name: &str| if namespace == "a" { name.to_owned() } else { format!("secret-{name}") };
         // Who may write a status may write any reason.
         let why = if namespace == "a" { "Admitted" } else { "secret-reason" };
-        let admitted = [
-            condition("QuotaReserved", "True", "QuotaReserved", 1),
-            condition("Admitted", "True", why, 2),
-        ];
+        let admitted =
+            [condition("QuotaReserved", "True", "QuotaReserved", 1), condition("Admitted", "True", why, 2)];
         objects.extend([
             local_queue(namespace, "lq", "cq"),
             workload(namespace, &own("runs"), &admitted),
