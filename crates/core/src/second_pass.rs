@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Name;
 use crate::backoff::Backoff;
 use crate::intern::WorkloadId;
 use crate::spec::Time;
@@ -21,10 +22,14 @@ struct QueuedPass {
 /// Nodes that were lent out, and that a slice waits for.
 #[derive(Debug, Clone)]
 pub(crate) struct LentNodes {
-    /// Until when it waits for pods that still use them, once those who borrowed them have given their quota back.
-    pub(crate) until: Time,
+    /// The workloads that were evicted for them, and when each had reserved its quota.
+    pub(crate) victims: Vec<(WorkloadId, Time)>,
+    /// The unhealthy nodes for which the slice moves.
+    pub(crate) lost: Vec<Name>,
     /// The pods of the slice, where they will be.
     pub(crate) pods: Vec<PlacedPods>,
+    /// Until when it waits for pods that still use them, once those who borrowed them have given their quota back.
+    pub(crate) until: Time,
 }
 
 /// The queue of second passes.
@@ -52,6 +57,12 @@ impl SecondPassQueue {
             queued.insert(QueuedPass { at, iteration });
             self.waiting.insert((at, id));
         }
+    }
+
+    /// Puts a workload in, which is not in, and whose pass is ready at once.
+    pub(crate) fn push_ready(&mut self, id: WorkloadId, iteration: u32, now: Time) {
+        self.queued.insert(id, QueuedPass { at: now, iteration });
+        self.ready.insert((now, id));
     }
 
     /// Puts a workload in whose slice waits for lent nodes.
@@ -144,8 +155,9 @@ mod tests {
     fn a_slice_that_waits_for_lent_nodes_is_ready_in_every_cycle_and_wakes_once_at_the_end() {
         let mut passes = SecondPassQueue::default();
         let (id, until) = (WorkloadId(3), Time(50));
+        let lent = || LentNodes { victims: Vec::new(), lost: Vec::new(), pods: Vec::new(), until };
         passes.push(id, 1, Time(0));
-        passes.wait_for_lent(id, 2, LentNodes { until, pods: Vec::new() });
+        passes.wait_for_lent(id, 2, lent());
         passes.push(id, 1, Time(0));
         assert_eq!((passes.ids().collect::<Vec<_>>(), passes.next()), (vec![id], Some(until)));
         passes.wake(Time(49));
@@ -155,7 +167,7 @@ mod tests {
         let taken = passes.take_lent();
         assert_eq!(taken.values().map(|(iteration, _)| *iteration).collect::<Vec<_>>(), [2]);
         assert!(!passes.has_ready() && !passes.waits_for_lent(id));
-        passes.wait_for_lent(id, 2, LentNodes { until, pods: Vec::new() });
+        passes.wait_for_lent(id, 2, lent());
         passes.remove(id);
         assert_eq!((passes.next(), passes.has_ready()), (None, false));
     }

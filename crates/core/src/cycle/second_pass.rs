@@ -20,9 +20,10 @@ use crate::scheduler::Scheduler;
 use crate::second_pass::LentNodes;
 use crate::spec::Time;
 use crate::topology::{PlacedPods, SharedAssignment, SliceMoves};
-use crate::view::{Head, Target, View};
+use crate::view::{Head, Target};
 use crate::workload::PodSetSpec;
 use crate::workloads::{Place, PodSetNodes, TopologyReservation};
+use crate::world::World;
 
 /// How long a slice waits for pods that are still on its nodes after their workloads gave their quota back, in nanoseconds: twice the usual grace
 /// period of a pod.
@@ -34,8 +35,8 @@ struct NotPlaced {
     why: String,
     /// Why their slice cannot move, if slices may.
     slice: Option<String>,
-    /// What borrows nodes that it could move to.
-    lent: Option<Lent>,
+    /// Nodes that are lent out may come back for it.
+    reclaims: bool,
 }
 
 /// Nodes for a slice that are free without these workloads.
@@ -52,7 +53,14 @@ impl Scheduler {
         if waiting.is_empty() {
             return;
         }
+        // None of them gets the nodes of another one.
+        for pods in waiting.values().flat_map(|(_, lent)| &lent.pods) {
+            self.books.nodes.add(pods);
+        }
         for (id, (iteration, lent)) in waiting {
+            for pods in &lent.pods {
+                self.books.nodes.remove(pods);
+            }
             let Some(mut entry) = self.second_pass_entry((id, iteration)) else { continue };
             entry.lent = Some(lent);
             match self.second_pass_objection(&entry) {
@@ -113,12 +121,13 @@ impl Scheduler {
         };
         let delayed = topology.is_delayed();
         let lost = topology.unhealthy_in_use();
-        let may_move = topology.state.slice_moves == SliceMoves::Allowed;
-        let waits = entry.lent.clone().filter(|lent| may_move && now < lent.until);
         // Reservations of heads without victims do not count against workloads with quota.
-        let found = self.without_reserved(state, |core| core.place_second(entry, &topology, delayed));
-        let outcome = match (found, waits) {
-            (Ok(nodes), _) => {
+        let found = self.without_reserved(state, |core| core.place_second(entry, &topology));
+        if found.as_ref().is_err_and(|unplaced| self.gets_lent(entry, unplaced, &topology, now, state)) {
+            return;
+        }
+        let outcome = match found {
+            Ok(nodes) => {
                 let (pods, to) = moved(&topology, &nodes);
                 let nodes = self.hold_nodes(id, *topology, nodes);
                 if pods > 0 {
@@ -127,14 +136,12 @@ impl Scheduler {
                     Outcome::SecondPass(Ok(nodes))
                 }
             }
-            (Err(NotPlaced { lent: Some(lent), .. }), _) => return self.reclaim(entry, lent, now, state),
-            (Err(_), Some(lent)) => return self.keep_for_slice(entry, lent, state),
-            (Err(NotPlaced { slice, .. }), None)
+            Err(NotPlaced { slice, .. })
                 if !delayed && self.world.config.gates.tas_failed_node_replacement_fail_fast =>
             {
                 Outcome::NodesNotReplaced(lost, slice)
             }
-            (Err(NotPlaced { why, slice, .. }), None) => {
+            Err(NotPlaced { why, slice, .. }) => {
                 let slice = slice.map(|slice| format!("; the slice cannot move: {slice}"));
                 return self.second_pass_failed(entry, why + &slice.unwrap_or_default(), now, state);
             }
@@ -148,48 +155,134 @@ impl Scheduler {
         &mut self,
         entry: &Entry,
         topology: &TopologyReservation,
-        delayed: bool,
     ) -> Result<Vec<PodSetNodes>, NotPlaced> {
         let mut view = self.view(Basis::Now, &[]);
         let world = view.world;
         let workload = world.workloads.get(entry.head.workload);
-        let shape = workload.shape;
-        let lost: &[Name] = &topology.state.unhealthy_nodes;
-        let concerned = |nodes: &&PodSetNodes| match &nodes.assignment {
-            None => delayed,
-            Some(assignment) => !delayed && assignment.uses_any(lost),
-        };
-        let (pod_sets, all) = (world.shapes.pod_sets(shape), &topology.pod_sets[..]);
-        let to_place = WorkloadToPlace {
-            pod_sets,
-            shape: Some(world.shapes.get(shape)),
-            groups: placement::grouped(
-                all.iter().filter(concerned).map(|one| member(one, all, pod_sets)),
-                pod_sets,
-            ),
-            lost,
-            slice_moves: topology.state.slice_moves.clone(),
-        };
+        let demand = demand(world, entry.head.workload, topology);
         // Its usage stays counted: only pods of lost nodes are placed again.
         let unplaced = match placement::place(&mut view, &to_place, false) {
             Ok(nodes) => return Ok(nodes),
             Err(unplaced) => unplaced,
         };
         let slice = unplaced.failure.slice().map(str::to_owned);
-        let reclaims = slice.is_some() && to_place.slice_moves == SliceMoves::Allowed && !workload.gated;
-        let lent = if reclaims { lent_out(&mut view, entry, topology, &to_place) } else { None };
-        let flavor = world.names.flavor_name(to_place.groups[unplaced.group].flavor).clone();
+        let reclaims = slice.is_some() && demand.slice_moves == SliceMoves::Allowed && !workload.gated;
+        let flavor = world.names.flavor_name(demand.groups[unplaced.group].flavor).clone();
         let failure = Arc::new(unplaced.failure);
         let why = Refusal::NoPlacement { flavor, failure, placed: Vec::new() }.to_string();
-        Err(NotPlaced { why, slice, lent })
+        Err(NotPlaced { why, slice, reclaims })
+    }
+
+    /// Whether the slice of a workload without nodes waits for lent ones, on from an earlier pass or from now on.
+    fn gets_lent(
+        &mut self,
+        entry: &Entry,
+        unplaced: &NotPlaced,
+        topology: &TopologyReservation,
+        now: Time,
+        state: &mut CycleState,
+    ) -> bool {
+        if let Some(lent) = &entry.lent {
+            return topology.state.slice_moves == SliceMoves::Allowed
+                && self.waits_on(entry, lent.clone(), topology, now, state);
+        }
+        if !unplaced.reclaims {
+            return false;
+        }
+        let lent = self.without_reserved(state, |core| core.lent_out(entry, topology));
+        lent.is_some_and(|lent| {
+            self.reclaim(entry, lent, topology, now, state);
+            true
+        })
+    }
+
+    /// A slice that waits for lent nodes still does while its victims leave, and for the time that their pods have after that. If these nodes do not
+    /// become free for it as they were to, for example because an eviction was not written, others are looked for in the same cycle.
+    fn waits_on(
+        &mut self,
+        entry: &Entry,
+        mut lent: LentNodes,
+        topology: &TopologyReservation,
+        now: Time,
+        state: &mut CycleState,
+    ) -> bool {
+        let reservation = |id: WorkloadId| self.world.workloads.try_get(id)?.reservation();
+        let stays = |&(id, since): &(WorkloadId, Time)| {
+            reservation(id).is_some_and(|held| !held.evicted && held.reserved_at == since)
+        };
+        let leaves = |&(id, _): &(WorkloadId, Time)| reservation(id).is_some_and(|held| held.evicted);
+        let mut places = lent.pods.iter().flat_map(|pods| &pods.places);
+        let as_expected = lent.lost == topology.state.unhealthy_nodes
+            && !lent.victims.iter().any(stays)
+            && places.all(|&(place, _)| self.world.topology.takes_pods(place));
+        if !as_expected {
+            let iteration = entry.second_pass.unwrap_or_default();
+            self.agenda.second_passes.push_ready(entry.head.workload, iteration, now);
+            return true;
+        }
+        if lent.victims.iter().any(leaves) {
+            lent.until = Time(now.0.saturating_add(PODS_LEAVE_WITHIN));
+        }
+        let waits = now < lent.until;
+        if waits {
+            self.keep_for_slice(entry, lent, state);
+        }
+        waits
+    }
+
+    /// What has to go from nodes that the cohort has lent out so that a slice moves there.
+    fn lent_out(&mut self, entry: &Entry, topology: &TopologyReservation) -> Option<Lent> {
+        let mut view = self.view(Basis::Now, &[]);
+        let world = view.world;
+        let demand = demand(world, entry.head.workload, topology);
+        let is_concerned = |pair: &FrId| {
+            let (flavor, _) = world.names.flavor_and_resource(*pair);
+            demand.groups.iter().any(|group| group.flavor == flavor)
+        };
+        let usage = world.workloads.usage_of(entry.head.workload);
+        let needed: Vec<FrId> = usage.iter().map(|&(pair, ..)| pair).filter(is_concerned).collect();
+        let preemption = PreemptionRequest {
+            head: &entry.head,
+            workload_usage: &[],
+            needed: &needed,
+            placement: Some(&demand),
+        };
+        let targets = preemption::lent(&mut view, &preemption);
+        if targets.is_empty() {
+            return None;
+        }
+        let mark = view.mark();
+        for target in &targets {
+            view.remove(target.workload);
+        }
+        let found = placement::place(&mut view, &demand, false);
+        view.rollback(&mark);
+        let gained = found.ok()?.into_iter().filter_map(|new| {
+            let held = topology.pod_sets.iter().find(|held| held.pod_set == new.pod_set)?;
+            Some(new.pods.without(&held.pods)).filter(|pods| !pods.places.is_empty())
+        });
+        let pods = gained.collect();
+        Some(Lent { targets, pods })
     }
 
     /// Evicts what borrows the nodes that a slice can move to.
-    fn reclaim(&mut self, entry: &Entry, lent: Lent, now: Time, state: &mut CycleState) {
-        let victims = self.take_victims(&entry.head, &lent.targets, state);
-        state.report.entries.push(self.report(entry, Outcome::SliceReclaims(victims)));
+    fn reclaim(
+        &mut self,
+        entry: &Entry,
+        lent: Lent,
+        topology: &TopologyReservation,
+        now: Time,
+        state: &mut CycleState,
+    ) {
+        let since = |target: &Target| {
+            Some((target.workload, self.world.workloads.get(target.workload).reservation()?.reserved_at))
+        };
+        let victims = lent.targets.iter().filter_map(since).collect();
+        let reclaimed = self.take_victims(&entry.head, &lent.targets, state);
+        state.report.entries.push(self.report(entry, Outcome::SliceReclaims(reclaimed)));
         let until = Time(now.0.saturating_add(PODS_LEAVE_WITHIN));
-        self.keep_for_slice(entry, LentNodes { until, pods: lent.pods }, state);
+        let lost = topology.state.unhealthy_nodes.clone();
+        self.keep_for_slice(entry, LentNodes { victims, lost, pods: lent.pods, until }, state);
     }
 
     /// Keeps the nodes that a slice waits for from all other entries of the cycle. It has its turn again in the next one.
@@ -254,43 +347,26 @@ impl Scheduler {
     }
 }
 
-/// What has to go from nodes that the cohort has lent out so that a slice moves there. A slice that waits already has had its victims: only what is
-/// evicted anyway is looked at.
-fn lent_out(
-    view: &mut View<'_>,
-    entry: &Entry,
-    topology: &TopologyReservation,
-    to_place: &WorkloadToPlace<'_>,
-) -> Option<Lent> {
-    let world = view.world;
-    let is_concerned = |pair: &FrId| {
-        let (flavor, _) = world.names.flavor_and_resource(*pair);
-        to_place.groups.iter().any(|group| group.flavor == flavor)
+/// The pods of a workload that wait for nodes, or that are on unhealthy ones.
+fn demand<'a>(world: &'a World, id: WorkloadId, topology: &'a TopologyReservation) -> WorkloadToPlace<'a> {
+    let shape = world.workloads.get(id).shape;
+    let delayed = topology.is_delayed();
+    let lost: &[Name] = &topology.state.unhealthy_nodes;
+    let concerned = |nodes: &&PodSetNodes| match &nodes.assignment {
+        None => delayed,
+        Some(assignment) => !delayed && assignment.uses_any(lost),
     };
-    let usage = world.workloads.usage_of(entry.head.workload);
-    let needed: Vec<FrId> = usage.iter().map(|&(pair, ..)| pair).filter(is_concerned).collect();
-    let preemption = PreemptionRequest {
-        head: &entry.head,
-        workload_usage: &[],
-        needed: &needed,
-        placement: Some(to_place),
-    };
-    let targets = preemption::lent(view, &preemption, entry.lent.is_some());
-    if targets.is_empty() {
-        return None;
+    let (pod_sets, all) = (world.shapes.pod_sets(shape), &topology.pod_sets[..]);
+    WorkloadToPlace {
+        pod_sets,
+        shape: Some(world.shapes.get(shape)),
+        groups: placement::grouped(
+            all.iter().filter(concerned).map(|one| demanded(one, all, pod_sets)),
+            pod_sets,
+        ),
+        lost,
+        slice_moves: topology.state.slice_moves.clone(),
     }
-    let mark = view.mark();
-    for target in &targets {
-        view.remove(target.workload);
-    }
-    let found = placement::place(view, to_place, false);
-    view.rollback(&mark);
-    let gained = found.ok()?.into_iter().filter_map(|new| {
-        let held = topology.pod_sets.iter().find(|held| held.pod_set == new.pod_set)?;
-        Some(new.pods.without(&held.pods)).filter(|pods| !pods.places.is_empty())
-    });
-    let pods = gained.collect();
-    Some(Lent { targets, pods })
 }
 
 /// How many pods leave nodes that are not lost, and the nodes that pods go to.

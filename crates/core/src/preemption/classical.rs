@@ -60,11 +60,7 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
 }
 
 /// As [`super::lent`].
-pub(super) fn lent(
-    view: &mut View<'_>,
-    preemption: &PreemptionRequest<'_>,
-    evicted_only: bool,
-) -> Vec<Target> {
+pub(super) fn lent(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
     let forest = &view.world.forest;
     let mut sources = Vec::new();
     let mut below = preemption.head.node;
@@ -77,10 +73,9 @@ pub(super) fn lent(
     }
     let filter = CandidateFilter::new(PreemptionPolicy::LowerPriority);
     let above_nominal = |view: &View<'_>, source| still_above_nominal(view, preemption, source);
-    let classes: &[bool] = if evicted_only { &[true] } else { &[true, false] };
     let mark = view.mark();
     let (mut found, mut fits) = (Vec::new(), false);
-    'search: for &evicted in classes {
+    'search: for evicted in [true, false] {
         let mut candidates = CohortCandidates::new(view, preemption, &sources, filter, evicted);
         while let Some(workload) = candidates.next(view, preemption, above_nominal) {
             let target = Target { workload, reason: PreemptionReason::InCohortReclamation };

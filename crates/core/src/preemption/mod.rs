@@ -22,15 +22,10 @@ pub(crate) fn find(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> V
 }
 
 /// Victims that make room on nodes for a slice whose workload keeps its quota, or none: workloads of lower priorities in queues that borrow, as long
-/// as these do, first what is evicted already. For a slice whose own queue borrows there are none. `evicted_only`: what is not evicted yet stays.
-/// The usage is restored.
-pub(crate) fn lent(
-    view: &mut View<'_>,
-    preemption: &PreemptionRequest<'_>,
-    evicted_only: bool,
-) -> Vec<Target> {
+/// as these do, first what is evicted already. For a slice whose own queue borrows there are none. The usage is restored.
+pub(crate) fn lent(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
     view.stats.preemption_searches += 1;
-    classical::lent(view, preemption, evicted_only)
+    classical::lent(view, preemption)
 }
 
 /// The victims that make room, or none. The usage is as before.

@@ -226,6 +226,11 @@ impl Tree {
         }
     }
 
+    /// Whether a place is a leaf that is not closed.
+    pub(crate) fn takes_pods(&self, place: PlaceId) -> bool {
+        self.leaves.get(&place).is_some_and(|leaf| !leaf.closed)
+    }
+
     /// The node for which a leaf is closed.
     pub(crate) fn closed_for(&self, place: PlaceId) -> Option<HostId> {
         self.leaves.get(&place).filter(|leaf| leaf.closed)?.hosts.first().copied()

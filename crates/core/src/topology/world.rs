@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Name;
-use crate::intern::FlavorId;
+use crate::intern::{FlavorId, PlaceId};
 use crate::spec::FlavorSpec;
 use crate::topology::hosts::Hosts;
 use crate::topology::places::Places;
@@ -65,6 +65,12 @@ impl Topologies {
     /// Whether a flavor's topology has a level.
     pub(crate) fn has_level(&self, flavor: FlavorId, level: &str) -> bool {
         self.trees.get(&flavor).is_some_and(|tree| tree.level(level).is_some())
+    }
+
+    /// Whether some flavor has nodes at a place, and pods may go there.
+    pub(crate) fn takes_pods(&self, place: PlaceId) -> bool {
+        let open = |flavor| self.trees.get(&flavor).is_some_and(|tree| tree.takes_pods(place));
+        self.places.flavors(place).any(open)
     }
 
     /// Whether nodes are the lowest domains of a flavor's topology.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use sluice_core::FairSharing;
-use sluice_engine::{EngineConfig, ObjectRef, Purpose};
+use sluice_engine::{EngineConfig, ObjectRef, Purpose, WriteError};
 
 use crate::contract::submit;
 use crate::model::Cluster;
@@ -71,6 +71,18 @@ fn what_borrows_its_nodes_is_evicted_and_does_not_get_them_again() {
         c.advance(120);
         assert_eq!((names_of(&c, "a"), c.written(Purpose::Place)), (AFTER.map(str::to_owned).to_vec(), 1));
         assert!(reclaimed(&c) && !runs(&c, "v"));
+    }
+}
+
+#[test]
+fn an_eviction_that_could_not_be_written_is_tried_again() {
+    for error in [WriteError::Transient("502".to_owned()), WriteError::Refused("no".to_owned())] {
+        let mut c = bed(gates(&[]), ("100", "0"), -1);
+        c.fail.push_back((Purpose::Evict, error));
+        lose(&mut c, "a1", "p1");
+        c.advance(120);
+        assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+        assert!(reclaimed(&c) && runs(&c, "a") && !runs(&c, "v"), "{:?}", c.notes("Preempted"));
     }
 }
 

@@ -1,0 +1,110 @@
+//! Nodes that are lent out in the cohort come back for a slice that lost a node and may move. Ours.
+
+use crate::world::{Job, World, cq, job, n, node, q, topology};
+use sluice_core::{
+    AssignedDomain, HOSTNAME, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves, Time,
+    TopologyAssignment, TopologyRequest, WorkloadState,
+};
+
+const RACK: &str = "rack";
+const NOTHING: [&str; 0] = [];
+
+/// Racks of two nodes with one GPU each. The queue `s` has all quota of the cohort, and `o` borrows.
+fn world(racks: &[&str]) -> World {
+    let mut w = World::new();
+    w.core.set_topology(&topology("t", &[RACK, HOSTNAME]));
+    w.flavor("default", |spec| spec.topology = Some(n("t")));
+    for rack in racks {
+        for name in nodes_of(rack) {
+            w.core.set_node(&node(&name, &[(RACK, rack)], &[("gpu", 1)]));
+        }
+    }
+    w.cq(cq("s").cohort("co").quota(q(100)));
+    w.cq(cq("o").cohort("co").quota(q(0)));
+    w
+}
+
+fn nodes_of(rack: &str) -> [String; 2] {
+    [format!("{rack}0"), format!("{rack}1")]
+}
+
+/// One pod on each node of a rack.
+fn on(rack: &str) -> SharedAssignment {
+    let domains = nodes_of(rack).map(|name| AssignedDomain { values: vec![n(&name)], count: 1 });
+    TopologyAssignment { levels: vec![n(HOSTNAME)], domains: domains.into() }.into()
+}
+
+/// A workload runs on the nodes of a rack.
+fn holds(w: &mut World, job: Job, rack: &str, change: impl FnOnce(&mut WorkloadState)) {
+    let queue = job.spec.local_queue.clone();
+    w.holding(job.gpu(1).count(2), &queue, "default", |state| {
+        if let WorkloadState::Reserved { admission, reserved_at, .. } = state {
+            admission.pod_sets[0].topology = Some(on(rack));
+            *reserved_at = Time::from_seconds(1);
+        }
+        change(state);
+    });
+}
+
+/// A workload that borrows runs on the nodes of a rack.
+fn borrows(w: &mut World, name: &str, priority: i32, rack: &str) {
+    holds(w, job(name, "o").priority(priority), rack, |_| {});
+}
+
+/// A slice runs in a rack, of which the second node has failed.
+fn fails(w: &mut World, name: &str, rack: &str) {
+    let slices = vec![SliceLayer { level: n(RACK), size: 2 }];
+    let request = TopologyRequest { level: RequestedLevel::Unconstrained, slices };
+    let job = job(name, "s").priority(10).pod(|pod_set| pod_set.topology = Some(request));
+    holds(w, job, rack, |state| {
+        if let WorkloadState::Reserved { topology, .. } = state {
+            topology.unhealthy_nodes = vec![n(&nodes_of(rack)[1])];
+            topology.slice_moves = SliceMoves::Allowed;
+        }
+    });
+}
+
+#[test]
+fn what_is_not_evicted_after_all_is_chosen_again() {
+    let mut w = world(&["a", "b"]);
+    borrows(&mut w, "v", 0, "b");
+    fails(&mut w, "p", "a");
+    let reclaims = ["p slice reclaims v:InCohortReclamation"];
+    assert_eq!(w.cycle(), reclaims);
+    assert_eq!(w.cycle(), NOTHING);
+    // Its eviction could not be written.
+    borrows(&mut w, "v", 0, "b");
+    assert_eq!(w.cycle(), reclaims);
+    w.released("v");
+    assert_eq!(w.cycle()[0], "p 1 moved from a1 to b0,b1: main b0=1,b1=1");
+}
+
+#[test]
+fn other_nodes_come_back_when_those_that_a_slice_waits_for_take_no_pods() {
+    let mut w = world(&["a", "b", "c"]);
+    borrows(&mut w, "v", -2, "b");
+    borrows(&mut w, "u", -1, "c");
+    fails(&mut w, "p", "a");
+    assert_eq!(w.cycle(), ["p slice reclaims v:InCohortReclamation"]);
+    w.core.set_node_usable("b1", false);
+    assert_eq!(w.cycle(), ["p slice reclaims u:InCohortReclamation"]);
+    w.released("u");
+    assert_eq!(w.cycle()[0], "p 1 moved from a1 to c0,c1: main c0=1,c1=1");
+}
+
+#[test]
+fn a_slice_does_not_get_the_nodes_that_another_one_waits_for() {
+    let mut w = world(&["a", "b", "c", "d"]);
+    borrows(&mut w, "v", -2, "c");
+    borrows(&mut w, "u", -1, "d");
+    fails(&mut w, "p", "a");
+    fails(&mut w, "r", "b");
+    assert_eq!(
+        w.cycle(),
+        ["p slice reclaims v:InCohortReclamation", "r slice reclaims u:InCohortReclamation"]
+    );
+    w.released("u");
+    assert_eq!(w.cycle()[0], "r 1 moved from b1 to d0,d1: main d0=1,d1=1");
+    w.released("v");
+    assert_eq!(w.cycle()[0], "p 1 moved from a1 to c0,c1: main c0=1,c1=1");
+}
