@@ -22,7 +22,7 @@ pub struct CycleReport {
     /// Something was admitted or newly evicted. Otherwise the next cycle will decide the same unless something changes
     /// (or a flavor scan is under way: see `scanning`).
     pub progress: bool,
-    /// A head went back to its queue to try further flavors: the next cycle may decide differently.
+    /// A head went back to its queue to try further flavors, or slices have not been searched nodes for yet: the next cycle may decide differently.
     pub scanning: bool,
 }
 

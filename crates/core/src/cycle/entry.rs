@@ -84,6 +84,8 @@ pub(super) struct CycleState {
     pub(super) transient_pods: Vec<PlacedPods>,
     /// Nodes that heads without victims reserved.
     pub(super) reserved_pods: Vec<(WorkloadId, PlacedPods)>,
+    /// How many slices lent nodes were searched for.
+    pub(super) lent_searches: usize,
 }
 
 impl Entry {

@@ -12,14 +12,14 @@ use super::entry::{CycleState, Entry};
 use crate::Name;
 use crate::books::Basis;
 use crate::intern::{FlavorId, FrId, WorkloadId};
-use crate::placement::{self, MemberToPlace, WorkloadToPlace};
-use crate::preemption::{self, PreemptionRequest};
+use crate::placement::{self, DemandedPodSet, WorkloadToPlace};
+use crate::preemption::{self, Lent, PreemptionRequest};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
 use crate::report::{Outcome, SlicesMoved};
 use crate::scheduler::Scheduler;
 use crate::second_pass::LentNodes;
 use crate::spec::Time;
-use crate::topology::{PlacedPods, SharedAssignment, SliceMoves};
+use crate::topology::{SharedAssignment, SliceMoves};
 use crate::view::{Head, Target};
 use crate::workload::PodSetSpec;
 use crate::workloads::{Place, PodSetNodes, TopologyReservation};
@@ -28,6 +28,8 @@ use crate::world::World;
 /// How long a slice waits for pods that are still on its nodes after their workloads gave their quota back, in nanoseconds: twice the usual grace
 /// period of a pod.
 const PODS_LEAVE_WITHIN: i64 = 60_000_000_000;
+/// How many slices a cycle searches lent nodes for: many may lose nodes at once.
+const MOST_SEARCHES: usize = 8;
 
 /// Why pods have no nodes.
 struct NotPlaced {
@@ -37,13 +39,6 @@ struct NotPlaced {
     slice: Option<String>,
     /// Nodes that are lent out may come back for it.
     reclaims: bool,
-}
-
-/// Nodes for a slice that are free without these workloads.
-struct Lent {
-    targets: Vec<Target>,
-    /// The pods of the slice that will be there.
-    pods: Vec<PlacedPods>,
 }
 
 impl Scheduler {
@@ -173,7 +168,7 @@ impl Scheduler {
         Err(NotPlaced { why, slice, reclaims })
     }
 
-    /// Whether the slice of a workload without nodes waits for lent ones, on from an earlier pass or from now on.
+    /// Whether the slice of a workload without nodes waits for lent ones: on from an earlier pass, from now on, or maybe from the next cycle.
     fn gets_lent(
         &mut self,
         entry: &Entry,
@@ -189,11 +184,21 @@ impl Scheduler {
         if !unplaced.reclaims {
             return false;
         }
+        if state.lent_searches == MOST_SEARCHES {
+            self.pass_again(entry, now);
+            state.report.scanning = true;
+            return true;
+        }
+        state.lent_searches += 1;
         let lent = self.without_reserved(state, |core| core.lent_out(entry, topology));
-        lent.is_some_and(|lent| {
-            self.reclaim(entry, lent, topology, now, state);
-            true
-        })
+        let Some(lent) = lent else { return false };
+        self.reclaim(entry, lent, topology, now, state);
+        true
+    }
+
+    /// The second pass of an entry is still to be made.
+    fn pass_again(&mut self, entry: &Entry, now: Time) {
+        self.agenda.second_passes.push_ready(entry.head.workload, entry.second_pass.unwrap_or_default(), now);
     }
 
     /// A slice that waits for lent nodes still does while its victims leave, and for the time that their pods have after that. If these nodes do not
@@ -216,8 +221,7 @@ impl Scheduler {
             && !lent.victims.iter().any(stays)
             && places.all(|&(place, _)| self.world.topology.takes_pods(place));
         if !as_expected {
-            let iteration = entry.second_pass.unwrap_or_default();
-            self.agenda.second_passes.push_ready(entry.head.workload, iteration, now);
+            self.pass_again(entry, now);
             return true;
         }
         if lent.victims.iter().any(leaves) {
@@ -247,22 +251,7 @@ impl Scheduler {
             needed: &needed,
             placement: Some(&demand),
         };
-        let targets = preemption::lent(&mut view, &preemption);
-        if targets.is_empty() {
-            return None;
-        }
-        let mark = view.mark();
-        for target in &targets {
-            view.remove(target.workload);
-        }
-        let found = placement::place(&mut view, &demand, false);
-        view.rollback(&mark);
-        let gained = found.ok()?.into_iter().filter_map(|new| {
-            let held = topology.pod_sets.iter().find(|held| held.pod_set == new.pod_set)?;
-            Some(new.pods.without(&held.pods)).filter(|pods| !pods.places.is_empty())
-        });
-        let pods = gained.collect();
-        Some(Lent { targets, pods })
+        preemption::lent(&mut view, &preemption, topology)
     }
 
     /// Evicts what borrows the nodes that a slice can move to.

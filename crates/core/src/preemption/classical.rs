@@ -59,36 +59,6 @@ pub(super) fn targets(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -
     Vec::new()
 }
 
-/// As [`super::lent`].
-pub(super) fn lent(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
-    let forest = &view.world.forest;
-    let mut sources = Vec::new();
-    let mut below = preemption.head.node;
-    for ancestor in forest.ancestors(below) {
-        if !forest.within_nominal(view.usage, below, preemption.needed) {
-            break;
-        }
-        collect_subtree(view, preemption, ancestor, below, &mut sources);
-        below = ancestor;
-    }
-    let filter = CandidateFilter::new(PreemptionPolicy::LowerPriority);
-    let above_nominal = |view: &View<'_>, source| still_above_nominal(view, preemption, source);
-    let mark = view.mark();
-    let (mut found, mut fits) = (Vec::new(), false);
-    'search: for evicted in [true, false] {
-        let mut candidates = CohortCandidates::new(view, preemption, &sources, filter, evicted);
-        while let Some(workload) = candidates.next(view, preemption, above_nominal) {
-            let target = Target { workload, reason: PreemptionReason::InCohortReclamation };
-            fits = take(view, preemption, target, true, &mut found);
-            if fits {
-                break 'search;
-            }
-        }
-    }
-    view.rollback(&mark);
-    if fits { found } else { Vec::new() }
-}
-
 fn borrow_within_cohort(
     view: &View<'_>,
     preemption: &PreemptionRequest<'_>,
@@ -139,7 +109,7 @@ fn collect_sources(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Candi
 }
 
 /// Adds the queues below an ancestor that use more than nominal, except those below `visited`.
-fn collect_subtree(
+pub(super) fn collect_subtree(
     view: &View<'_>,
     preemption: &PreemptionRequest<'_>,
     ancestor: NodeId,
@@ -264,7 +234,11 @@ fn while_borrowing(view: &View<'_>, preemption: &PreemptionRequest<'_>) -> Optio
 }
 
 /// Without the victims so far, the candidate's queue and its ancestors below the common one still use more than nominal.
-fn still_above_nominal(view: &View<'_>, preemption: &PreemptionRequest<'_>, source: CandidateQueue) -> bool {
+pub(super) fn still_above_nominal(
+    view: &View<'_>,
+    preemption: &PreemptionRequest<'_>,
+    source: CandidateQueue,
+) -> bool {
     let forest = &view.world.forest;
     let node = view.queue(source.queue).node;
     std::iter::once(node)

@@ -3,12 +3,14 @@
 mod candidates;
 mod classical;
 mod fair;
+mod lent;
 mod request;
 
 use crate::intern::WorkloadId;
 use crate::report::FlavorMode;
 use crate::view::{FlavorResourceQuantity, Head, SimulatedPreemption, Target, View};
 
+pub(crate) use lent::{Lent, lent};
 pub(crate) use request::PreemptionRequest;
 
 /// Victims that make room for the whole request of a head, or none. The usage is restored.
@@ -19,13 +21,6 @@ pub(crate) fn find(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> V
         return view.simulated.swap_remove(at).targets;
     }
     targets(view, preemption)
-}
-
-/// Victims that make room on nodes for a slice whose workload keeps its quota, or none: workloads of lower priorities in queues that borrow, as long
-/// as these do, first what is evicted already. For a slice whose own queue borrows there are none. The usage is restored.
-pub(crate) fn lent(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) -> Vec<Target> {
-    view.stats.preemption_searches += 1;
-    classical::lent(view, preemption)
 }
 
 /// The victims that make room, or none. The usage is as before.

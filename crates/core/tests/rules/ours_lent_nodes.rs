@@ -3,7 +3,7 @@
 use crate::world::{Job, World, cq, job, n, node, q, topology};
 use sluice_core::{
     AssignedDomain, HOSTNAME, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves, Time,
-    TopologyAssignment, TopologyRequest, WorkloadState,
+    TopologyAssignment, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
 };
 
 const RACK: &str = "rack";
@@ -14,7 +14,7 @@ fn world(racks: &[&str]) -> World {
     let mut w = World::new();
     w.core.set_topology(&topology("t", &[RACK, HOSTNAME]));
     w.flavor("default", |spec| spec.topology = Some(n("t")));
-    for rack in racks {
+    for &rack in racks {
         for name in nodes_of(rack) {
             w.core.set_node(&node(&name, &[(RACK, rack)], &[("gpu", 1)]));
         }
@@ -28,10 +28,10 @@ fn nodes_of(rack: &str) -> [String; 2] {
     [format!("{rack}0"), format!("{rack}1")]
 }
 
-/// One pod on each node of a rack.
-fn on(rack: &str) -> SharedAssignment {
-    let domains = nodes_of(rack).map(|name| AssignedDomain { values: vec![n(&name)], count: 1 });
-    TopologyAssignment { levels: vec![n(HOSTNAME)], domains: domains.into() }.into()
+/// One pod on each of these nodes.
+fn on(nodes: &[String]) -> SharedAssignment {
+    let domains = nodes.iter().map(|name| AssignedDomain { values: vec![n(name)], count: 1 });
+    TopologyAssignment { levels: vec![n(HOSTNAME)], domains: domains.collect() }.into()
 }
 
 /// A workload runs on the nodes of a rack.
@@ -39,7 +39,7 @@ fn holds(w: &mut World, job: Job, rack: &str, change: impl FnOnce(&mut WorkloadS
     let queue = job.spec.local_queue.clone();
     w.holding(job.gpu(1).count(2), &queue, "default", |state| {
         if let WorkloadState::Reserved { admission, reserved_at, .. } = state {
-            admission.pod_sets[0].topology = Some(on(rack));
+            admission.pod_sets[0].topology = Some(on(&nodes_of(rack)));
             *reserved_at = Time::from_seconds(1);
         }
         change(state);
@@ -107,4 +107,68 @@ fn a_slice_does_not_get_the_nodes_that_another_one_waits_for() {
     assert_eq!(w.cycle()[0], "r 1 moved from b1 to d0,d1: main d0=1,d1=1");
     w.released("v");
     assert_eq!(w.cycle()[0], "p 1 moved from a1 to c0,c1: main c0=1,c1=1");
+}
+
+/// A thousand racks, each of them with a workload of one pod on its first node, and one of the priority `second` on the other.
+fn many(second: impl Fn(i32) -> i32) -> World {
+    let mut w = world(&["a"]);
+    for rack in 0..1_000 {
+        let label = format!("r{rack}-");
+        let [first, other] = nodes_of(&label);
+        for (name, priority) in [(first, rack - 2_000), (other, second(rack))] {
+            w.core.set_node(&node(&name, &[(RACK, label.as_str())], &[("gpu", 1)]));
+            let job = job(&name, "o").gpu(1).priority(priority);
+            let mut admission = job.admission("o", "default");
+            admission.pod_sets[0].topology = Some(on(&[name]));
+            let state = WorkloadState::Reserved {
+                admission,
+                reserved_at: Time::from_seconds(1),
+                admitted: true,
+                evicted: false,
+                pods_ready: true,
+                topology: TopologyState::default(),
+            };
+            w.core.set_workload(WorkloadSpec { state, ..job.spec }, w.now());
+        }
+    }
+    w.cq(cq("s").cohort("co").quota(q(10_000)));
+    fails(&mut w, "p", "a");
+    w
+}
+
+#[test]
+fn few_placements_find_the_victims_among_thousands() {
+    // The first rack whose workloads are both among the lowest is the last one.
+    let mut w = many(|rack| -1 - rack);
+    let before = w.core.stats().placements;
+    assert_eq!(w.cycle(), ["p slice reclaims r999-1:InCohortReclamation r999-0:InCohortReclamation"]);
+    let placements = w.core.stats().placements - before;
+    assert!(placements <= 20, "{placements}");
+}
+
+#[test]
+fn one_placement_says_that_all_who_borrow_are_not_enough() {
+    let mut w = many(|_| 10);
+    let before = w.core.stats().placements;
+    assert!(w.cycle()[0].starts_with("p not replaced: a1"));
+    assert_eq!(w.core.stats().placements - before, 2, "with all, and without all");
+}
+
+#[test]
+fn a_cycle_searches_for_some_slices_the_next_one_for_the_others_and_each_is_searched_for_once() {
+    let racks: Vec<String> = (0..20).map(|rack| format!("r{rack}-")).collect();
+    let mut w = world(&racks.iter().map(String::as_str).collect::<Vec<_>>());
+    let (lent, own) = racks.split_at(10);
+    for (slice, (lent, own)) in lent.iter().zip(own).enumerate() {
+        borrows(&mut w, &format!("v{slice}"), 0, lent);
+        fails(&mut w, &format!("p{slice}"), own);
+    }
+    for (reclaims, scanning) in [(8, true), (2, false), (0, false)] {
+        let before = w.core.stats();
+        let lines = w.cycle();
+        let searches = w.core.stats().preemption_searches - before.preemption_searches;
+        let searches = usize::try_from(searches).unwrap();
+        assert_eq!((lines.len(), searches, w.report.scanning), (reclaims, reclaims, scanning));
+        assert!(lines.iter().all(|line| line.contains(" slice reclaims v")), "{lines:?}");
+    }
 }
