@@ -254,7 +254,7 @@ impl Scheduler {
         preemption::lent(&mut view, &preemption, topology)
     }
 
-    /// Evicts what borrows the nodes that a slice can move to.
+    /// Evicts what borrows the nodes that a slice can move to. What is evicted already stays a victim for others, too: the slice takes no quota.
     fn reclaim(
         &mut self,
         entry: &Entry,
@@ -267,11 +267,33 @@ impl Scheduler {
             Some((target.workload, self.world.workloads.get(target.workload).reservation()?.reserved_at))
         };
         let victims = lent.targets.iter().filter_map(since).collect();
-        let reclaimed = self.take_victims(&entry.head, &lent.targets, state);
-        state.report.entries.push(self.report(entry, Outcome::SliceReclaims(reclaimed)));
+        let mut new = lent.targets;
+        new.retain(|target| {
+            let reservation = self.world.workloads.get(target.workload).reservation();
+            reservation.is_some_and(|held| !held.evicted)
+        });
+        if !new.is_empty() {
+            let reclaimed = self.take_victims(&entry.head, &new, state);
+            self.free_quota_of(entry, &new, state);
+            state.report.entries.push(self.report(entry, Outcome::SliceReclaims(reclaimed)));
+        }
         let until = Time(now.0.saturating_add(PODS_LEAVE_WITHIN));
         let lost = topology.state.unhealthy_nodes.clone();
         self.keep_for_slice(entry, LentNodes { victims, lost, pods: lent.pods, until }, state);
+    }
+
+    /// Later entries of the cycle find the quota of a slice's victims free once these are gone, and preempt nothing else for it.
+    fn free_quota_of(&mut self, entry: &Entry, victims: &[Target], state: &mut CycleState) {
+        let root = self.world.forest.node(entry.head.node).root;
+        if state.overlaid.insert(root) {
+            self.books.overlay(self.world.forest.slots_of_tree(root));
+        }
+        let usage = self.books.usage_mut(Basis::AfterVictims);
+        for target in victims {
+            for &(_, slot, amount) in self.world.workloads.usage_of(target.workload) {
+                usage.remove(&self.world.forest.quota, slot, amount);
+            }
+        }
     }
 
     /// Keeps the nodes that a slice waits for from all other entries of the cycle. It has its turn again in the next one.

@@ -1,9 +1,9 @@
 //! Nodes that are lent out in the cohort come back for a slice that lost a node and may move. Ours.
 
-use crate::world::{Job, World, cq, job, n, node, q, topology};
+use crate::world::{DEFERRED, Job, World, cq, job, n, node, q, topology};
 use sluice_core::{
-    AssignedDomain, HOSTNAME, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves, Time,
-    TopologyAssignment, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
+    AssignedDomain, HOSTNAME, PreemptionPolicy, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves,
+    Time, TopologyAssignment, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
 };
 
 const RACK: &str = "rack";
@@ -107,6 +107,56 @@ fn a_slice_does_not_get_the_nodes_that_another_one_waits_for() {
     assert_eq!(w.cycle()[0], "r 1 moved from b1 to d0,d1: main d0=1,d1=1");
     w.released("v");
     assert_eq!(w.cycle()[0], "p 1 moved from a1 to c0,c1: main c0=1,c1=1");
+}
+
+/// A slice of `p` could get the nodes of `v`. Others are free, which are of no use to it. All quota is used, of which `o` has borrowed that of `x`.
+fn with_a_reclaimer() -> World {
+    let mut w = world(&["a", "b", "c"]);
+    for rack in ["d", "e"] {
+        w.core.set_node(&node(&nodes_of(rack)[0], &[(RACK, rack)], &[("gpu", 1)]));
+    }
+    w.cq(cq("s").cohort("co").quota(q(4)));
+    w.cq(cq("x").cohort("co").quota(q(2)).reclaim(PreemptionPolicy::Any));
+    borrows(&mut w, "v", -2, "b");
+    borrows(&mut w, "w", -1, "c");
+    holds(&mut w, job("p", "s").priority(10), "a", |_| {});
+    w
+}
+
+#[test]
+fn others_wait_for_the_quota_of_the_victims_of_a_slice_and_evict_nothing_else() {
+    let mut w = with_a_reclaimer();
+    fails(&mut w, "p", "a");
+    w.submit(job("r", "x").gpu(1).count(2));
+    let deferred = format!("r {DEFERRED}");
+    assert_eq!(w.cycle(), ["p slice reclaims v:InCohortReclamation", deferred.as_str()]);
+    assert_eq!(w.cycle(), ["r preempts v:InCohortReclamation (evicted before)"]);
+    w.released("v");
+    assert_eq!(w.cycle()[..2], ["p 1 moved from a1 to b0,b1: main b0=1,b1=1", "r admitted default"]);
+}
+
+#[test]
+fn what_a_slice_waits_for_is_the_first_victim_of_others() {
+    let mut w = with_a_reclaimer();
+    fails(&mut w, "p", "a");
+    assert_eq!(w.cycle(), ["p slice reclaims v:InCohortReclamation"]);
+    w.submit(job("r", "x").gpu(1).count(2));
+    for _ in 0..2 {
+        assert_eq!(w.cycle(), ["r preempts v:InCohortReclamation (evicted before)"]);
+    }
+}
+
+#[test]
+fn what_others_wait_for_is_the_first_victim_of_a_slice() {
+    let mut w = with_a_reclaimer();
+    w.submit(job("r", "x").gpu(1).count(2));
+    assert_eq!(w.cycle(), ["r preempts v:InCohortReclamation"]);
+    fails(&mut w, "p", "a");
+    for _ in 0..2 {
+        assert_eq!(w.cycle(), ["r preempts v:InCohortReclamation (evicted before)"]);
+    }
+    w.released("v");
+    assert_eq!(w.cycle()[..2], ["p 1 moved from a1 to b0,b1: main b0=1,b1=1", "r admitted default"]);
 }
 
 /// A thousand racks, each of them with a workload of one pod on its first node, and one of the priority `second` on the other.
