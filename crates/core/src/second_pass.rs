@@ -77,6 +77,13 @@ impl SecondPassQueue {
         self.lent.contains_key(&id)
     }
 
+    /// Takes a workload out whose slice waits for lent nodes; returns the iteration of its pass.
+    pub(crate) fn wait_ends(&mut self, id: WorkloadId) -> Option<u32> {
+        let iteration = self.lent.get(&id)?.0;
+        self.remove(id);
+        Some(iteration)
+    }
+
     /// The pods of all slices that wait for lent nodes.
     pub(crate) fn lent_pods(&self) -> impl Iterator<Item = &PlacedPods> {
         self.lent.values().flat_map(|(_, lent)| &lent.pods)

@@ -107,6 +107,15 @@ impl Scheduler {
         self.nodes_changed(&flavors);
     }
 
+    /// What the slice of a workload was to get lent nodes from is not evicted after all, and has to be set to what it is. The workload has its turn again
+    /// later. Nothing happens if its slice does not wait for lent nodes.
+    pub fn reclaim_failed(&mut self, key: &WorkloadKey, now: Time) {
+        let Some(id) = self.world.workloads.find(key) else { return };
+        let Some(iteration) = self.agenda.second_passes.wait_ends(id) else { return };
+        self.keeps_no_nodes(id);
+        self.agenda.second_passes.push(id, iteration.saturating_add(1), now);
+    }
+
     /// The slice of a workload does not wait for lent nodes any more: others may have waited for those.
     pub(crate) fn keeps_no_nodes(&mut self, id: WorkloadId) {
         let reservation = self.world.workloads.get(id).reservation();

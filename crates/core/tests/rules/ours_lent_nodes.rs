@@ -1,6 +1,6 @@
 //! Nodes that are lent out in the cohort come back for a slice that lost a node and may move. Ours.
 
-use crate::world::{DEFERRED, Job, World, cq, job, n, node, q, topology};
+use crate::world::{DEFERRED, Job, World, cq, job, key, n, node, q, topology};
 use sluice_core::{
     AssignedDomain, HOSTNAME, PreemptionPolicy, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves,
     Time, TopologyAssignment, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
@@ -77,6 +77,23 @@ fn what_is_not_evicted_after_all_is_chosen_again() {
     assert_eq!(w.cycle(), reclaims);
     w.released("v");
     assert_eq!(w.cycle()[0], "p 1 moved from a1 to b0,b1: main b0=1,b1=1");
+}
+
+#[test]
+fn a_slice_for_which_nothing_is_evicted_after_all_has_its_turn_again_later_and_keeps_nothing() {
+    let mut w = world(&["a", "b", "c"]);
+    borrows(&mut w, "v", 0, "b");
+    borrows(&mut w, "w", 20, "c");
+    fails(&mut w, "p", "a");
+    let reclaims = ["p slice reclaims v:InCohortReclamation"];
+    assert_eq!(w.cycle(), reclaims);
+    w.core.reclaim_failed(&key("p"), w.now());
+    assert_eq!(w.core.audit(), Ok(()));
+    w.released("v");
+    w.submit(job("next", "s").gpu(1).count(2).priority(5));
+    assert_eq!(w.cycle()[0], "next admitted default");
+    let lines: Vec<String> = (0..2).flat_map(|_| w.cycle()).collect();
+    assert!(lines.iter().any(|line| line.starts_with("p not replaced: a1")), "{lines:?}");
 }
 
 #[test]

@@ -408,7 +408,7 @@ pub(super) fn holds_of(entry: &WorkloadEntry, flavor: &str, resource: &str) -> b
 }
 
 /// Whether a Workload holds quota of a flavor.
-pub(super) fn uses(entry: &WorkloadEntry, flavor: &str) -> bool {
+pub(crate) fn uses(entry: &WorkloadEntry, flavor: &str) -> bool {
     flavors_used(entry).any(|used| used == flavor)
 }
 

@@ -91,13 +91,7 @@ impl Engine {
             Outcome::Unadmitted(why) => self.report_unadmitted(&entry.key, &why, true),
             Outcome::SecondPass(Ok(nodes)) => self.nodes_found(&entry.key, nodes),
             Outcome::SlicesMoved(moved) => self.slices_moved(&entry.key, moved),
-            Outcome::SliceReclaims(victims) => {
-                for victim in &victims {
-                    if self.has_to_be_evicted(victim) {
-                        self.preempt_for(&entry.key, &victim.key);
-                    }
-                }
-            }
+            Outcome::SliceReclaims(victims) => self.slice_reclaims(&entry.key, &victims),
             Outcome::NodesNotReplaced(nodes, slice) => self.nodes_not_replaced(&entry.key, &nodes, slice),
             Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => self.report_gated(&entry.key, &why),
@@ -141,7 +135,7 @@ impl Engine {
     }
 
     /// What keeps a workload with quota from its admission (docs/reference/03-conditions-events.md 3.3).
-    fn report_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
+    pub(crate) fn report_second_pass_failed(&mut self, key: &WorkloadKey, why: String) {
         self.note_unreplaced(key);
         let Some(entry) = self.world.workloads.get(key) else { return };
         let uid = entry.uid();
@@ -251,7 +245,7 @@ impl Engine {
     }
 
     /// Whether a victim has to be evicted: not if that is under way, or it is about to finish and give its quota back by itself.
-    fn has_to_be_evicted(&mut self, victim: &Victim) -> bool {
+    pub(crate) fn has_to_be_evicted(&mut self, victim: &Victim) -> bool {
         if victim.already_evicted {
             return false;
         }

@@ -4,14 +4,17 @@
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2::DelayedTopologyRequestState;
-use sluice_core::{Name, SharedAssignment, SliceMoves, SlicesMoved, WorkloadKey};
+use sluice_core::{Name, SharedAssignment, SliceMoves, SlicesMoved, Victim, WorkloadKey};
 
 use super::moved_slices::SLICE_MOVED;
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
+use crate::hotswap::decide::uses;
+use crate::hotswap::matching::has_labels;
 use crate::hotswap::report::shown;
-use crate::ingest::topology as ingested;
+use crate::hotswap::{brake, health};
 use crate::ingest::workload::is;
+use crate::ingest::{time, topology as ingested};
 use crate::lifecycle::transition::{self, Eviction};
 use crate::lifecycle::workload::can_be_placed;
 use crate::outbox::{About, normal};
@@ -44,6 +47,64 @@ impl Engine {
             self.log(Level::Info, "slice moves", &[("workload", key), ("note", &note)]),
         ];
         self.decide(key, Decision::Place(nodes, more));
+    }
+
+    /// The core found victims that borrow nodes for a slice. If most nodes look bad, or the slice does not move after all, none of them is evicted.
+    pub(crate) fn slice_reclaims(&mut self, key: &WorkloadKey, victims: &[Victim]) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        let lost = !entry.status().unhealthy_nodes.is_empty() && !self.listed_node_is_back(key);
+        let brakes = self.brake_holds(key);
+        if lost && !brakes && self.slice_moves(key) == SliceMoves::Allowed {
+            for victim in victims {
+                if self.has_to_be_evicted(victim) {
+                    self.preempt_for(key, &victim.key);
+                }
+            }
+            return;
+        }
+        self.scheduler.reclaim_failed(key, time(self.now));
+        for victim in victims {
+            self.sync_core(&victim.key);
+        }
+        self.sync_core(key);
+        self.dirty.workloads.insert(key.clone());
+        if lost && brakes {
+            let most = self.config.hotswap.max_unhealthy_percent;
+            let why = format!(
+                "more than {most} % of the flavor's nodes look unhealthy, so nothing else is evicted for it"
+            );
+            self.slice_stays(key, why);
+        }
+    }
+
+    /// The slice of a Workload does not move, for a reason that the core does not know.
+    fn slice_stays(&mut self, key: &WorkloadKey, why: String) {
+        let Some(entry) = self.world.workloads.get(key) else { return };
+        let lost: Vec<Name> =
+            entry.status().unhealthy_nodes.iter().map(|node| Name::from(&*node.name)).collect();
+        if self.config.on(Gate::TASFailedNodeReplacementFailFast) {
+            self.nodes_not_replaced(key, &lost, Some(why));
+        } else {
+            self.report_second_pass_failed(key, format!("the slice cannot move: {why}"));
+        }
+    }
+
+    /// Whether too many nodes of a flavor that a Workload uses look bad, those included that are gone from under assigned pods.
+    fn brake_holds(&self, key: &WorkloadKey) -> bool {
+        let uses = |key: &WorkloadKey, flavor: &str| {
+            self.world.workloads.get(key).is_some_and(|entry| uses(entry, flavor))
+        };
+        self.world.flavors.iter().filter(|(name, _)| uses(key, name)).any(|(name, flavor)| {
+            let labels = &flavor.spec.node_labels;
+            let own = self.world.nodes.iter().filter(|(_, node)| has_labels(node, labels));
+            let own = own.map(|(_, node)| health::of(node, self.now, &self.config.hotswap).looks_bad());
+            let is_gone = |host: &str| self.topology.of_host(host).next().is_none();
+            let gone = self.assigned.on.iter();
+            let gone = gone.filter(|(host, keys)| is_gone(host) && keys.iter().any(|key| uses(key, name)));
+            let looks_bad: Vec<bool> = own.chain(gone.map(|_| true)).collect();
+            let bad = looks_bad.iter().filter(|bad| **bad).count();
+            brake::holds(bad, looks_bad.len(), self.config.hotswap.max_unhealthy_percent)
+        })
     }
 
     /// The core found no others for the pods on these nodes, nor for their slice, where that may move: `slice` says why.

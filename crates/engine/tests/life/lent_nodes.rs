@@ -1,13 +1,14 @@
 //! Nodes that are lent out in the Cohort come back for a slice that lost a node and can move (not in Kueue).
 
 use serde_json::json;
+use sluice_api::gates::Gate;
 use sluice_core::FairSharing;
 use sluice_engine::{EngineConfig, ObjectRef, Purpose, WriteError};
 
 use crate::contract::submit;
 use crate::model::Cluster;
-use crate::moved_slices::{AFTER, BEFORE, RACKS, evicted, hotswap, in_slices, lose, put};
-use crate::topology::{add_pod, bed_with, gates, in_rack, names_of, runs};
+use crate::moved_slices::{AFTER, BEFORE, INDEX, RACKS, end, evicted, hotswap, in_slices, lose, pod_ref, put};
+use crate::topology::{add_node, add_pod, bed_with, gates, in_rack, names_of, node_ref, not_ready, runs};
 
 /// Two racks of three are taken by the two slices of the job `a`, and the third one by the job `v` with this priority. The quota is that of their
 /// queues; another queue of the Cohort has plenty.
@@ -121,4 +122,77 @@ fn what_is_not_lent_to_a_lower_priority_by_a_queue_within_its_quota_stays() {
         assert_eq!((evicted(&c).len(), c.notes("Preempted")), (1, vec![]), "{quota:?} {priority}");
         assert!(runs(&c, "v"), "{quota:?} {priority}");
     }
+}
+
+#[test]
+fn nothing_else_is_evicted_while_most_nodes_look_bad() {
+    for (bad, reclaims) in [(5, true), (6, false)] {
+        let mut c = bed(gates(&[]), ("100", "0"), -1);
+        for at in 0..bad {
+            let name = format!("bad{at}");
+            add_node(&mut c, &name, &name, "1");
+            not_ready(&mut c, &name);
+        }
+        lose(&mut c, "a1", "p1");
+        assert_eq!((reclaimed(&c), runs(&c, "v")), (reclaims, !reclaims), "{:?}", c.notes("Preempted"));
+        let said = "Workload/job-a: Workload was evicted as there was no replacement for unhealthy node(s): a1; the slice that lost it \
+                    cannot move: more than 55 % of the flavor's nodes look unhealthy, so nothing else is evicted for it";
+        let notes = evicted(&c);
+        assert!(if reclaims { notes.is_empty() } else { notes == [said] }, "{notes:?}");
+    }
+}
+
+#[test]
+fn without_fail_fast_it_waits_and_evicts_nothing_while_most_nodes_look_bad() {
+    let mut c = bed(gates(&[(Gate::TASFailedNodeReplacementFailFast, false)]), ("100", "0"), -1);
+    for at in 0..6 {
+        let name = format!("bad{at}");
+        add_node(&mut c, &name, &name, "1");
+        not_ready(&mut c, &name);
+    }
+    lose(&mut c, "a1", "p1");
+    c.advance(30);
+    assert!(c.notes("Preempted").is_empty() && evicted(&c).is_empty() && runs(&c, "v"));
+    assert!(c.notes("SecondPassFailed")[0].contains("more than 55 % of the flavor's nodes look unhealthy"));
+    for at in 0..6 {
+        c.api.delete(&node_ref(&format!("bad{at}")));
+    }
+    c.settle();
+    c.advance(60);
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+}
+
+#[test]
+fn nothing_is_evicted_for_a_slice_whose_node_is_back() {
+    let mut c = bed(gates(&[]), ("100", "0"), -1);
+    c.api.delete(&node_ref("a1"));
+    end(&mut c, "p1");
+    c.settle();
+    // That is not written yet.
+    c.slow = Some(Purpose::UnhealthyNodes);
+    add_node(&mut c, "a1", "a", "1");
+    c.settle();
+    c.advance(10);
+    assert!(c.notes("Preempted").is_empty() && runs(&c, "v"), "{:?}", c.notes("Preempted"));
+    c.release();
+    c.advance(60);
+    assert_eq!((names_of(&c, "a"), evicted(&c)), (BEFORE.map(str::to_owned).to_vec(), vec![]));
+    assert!(c.notes("Preempted").is_empty() && runs(&c, "v"), "{:?}", c.notes("Preempted"));
+}
+
+#[test]
+fn nothing_is_evicted_for_a_slice_that_may_not_move_any_more() {
+    let mut c = bed(gates(&[]), ("100", "0"), -1);
+    c.api.delete(&node_ref("a1"));
+    end(&mut c, "p1");
+    c.settle();
+    for (name, rank) in [("p0", "2"), ("p2", "0")] {
+        c.api.edit(&pod_ref(name), &json!({"metadata": {"labels": {INDEX: rank}}}));
+    }
+    c.settle();
+    c.advance(10);
+    let notes = evicted(&c);
+    let said = "; the slice that lost it cannot move: its pods are not where their ranks belong";
+    assert!(notes.len() == 1 && notes[0].ends_with(said), "{notes:?}");
+    assert!(c.notes("Preempted").is_empty() && runs(&c, "v"), "{:?}", c.notes("Preempted"));
 }

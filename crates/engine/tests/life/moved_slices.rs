@@ -13,7 +13,7 @@ use crate::topology::{
     workload,
 };
 
-const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub const RACKS: [(&str, &str, &str); 6] = [
     ("a0", "a", "1"),
     ("a1", "a", "1"),
