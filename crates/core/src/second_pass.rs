@@ -28,8 +28,8 @@ pub(crate) struct LentNodes {
     pub(crate) lost: Vec<Name>,
     /// The pods of the slice, where they will be.
     pub(crate) pods: Vec<PlacedPods>,
-    /// Until when it waits for pods that still use them, once those who borrowed them have given their quota back.
-    pub(crate) until: Time,
+    /// Until when it waits for pods that still use them; none before those who borrowed them have given their quota back.
+    pub(crate) until: Option<Time>,
 }
 
 /// The queue of second passes.
@@ -68,7 +68,7 @@ impl SecondPassQueue {
     /// Puts a workload in whose slice waits for lent nodes.
     pub(crate) fn wait_for_lent(&mut self, id: WorkloadId, iteration: u32, lent: LentNodes) {
         self.remove(id);
-        self.ends.insert((lent.until, id));
+        self.ends.extend(lent.until.map(|until| (until, id)));
         self.lent.insert(id, (iteration, lent));
     }
 
@@ -95,8 +95,8 @@ impl SecondPassQueue {
             self.waiting.remove(&(queued.at, id));
             self.ready.remove(&(queued.at, id));
         }
-        if let Some((_, lent)) = self.lent.remove(&id) {
-            self.ends.remove(&(lent.until, id));
+        if let Some(until) = self.lent.remove(&id).and_then(|(_, lent)| lent.until) {
+            self.ends.remove(&(until, id));
         }
     }
 
@@ -162,9 +162,11 @@ mod tests {
     fn a_slice_that_waits_for_lent_nodes_is_ready_in_every_cycle_and_wakes_once_at_the_end() {
         let mut passes = SecondPassQueue::default();
         let (id, until) = (WorkloadId(3), Time(50));
-        let lent = || LentNodes { victims: Vec::new(), lost: Vec::new(), pods: Vec::new(), until };
+        let waits = |until| LentNodes { victims: Vec::new(), lost: Vec::new(), pods: Vec::new(), until };
         passes.push(id, 1, Time(0));
-        passes.wait_for_lent(id, 2, lent());
+        passes.wait_for_lent(id, 2, waits(None));
+        assert_eq!((passes.next(), passes.has_ready()), (None, true));
+        passes.wait_for_lent(id, 2, waits(Some(until)));
         passes.push(id, 1, Time(0));
         assert_eq!((passes.ids().collect::<Vec<_>>(), passes.next()), (vec![id], Some(until)));
         passes.wake(Time(49));
@@ -174,7 +176,7 @@ mod tests {
         let taken = passes.take_lent();
         assert_eq!(taken.values().map(|(iteration, _)| *iteration).collect::<Vec<_>>(), [2]);
         assert!(!passes.has_ready() && !passes.waits_for_lent(id));
-        passes.wait_for_lent(id, 2, lent());
+        passes.wait_for_lent(id, 2, waits(Some(until)));
         passes.remove(id);
         assert_eq!((passes.next(), passes.has_ready()), (None, false));
     }

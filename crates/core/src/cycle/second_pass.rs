@@ -192,7 +192,7 @@ impl Scheduler {
         state.lent_searches += 1;
         let lent = self.without_reserved(state, |core| core.lent_out(entry, topology));
         let Some(lent) = lent else { return false };
-        self.reclaim(entry, lent, topology, now, state);
+        self.reclaim(entry, lent, topology.state.unhealthy_nodes.clone(), state);
         true
     }
 
@@ -224,10 +224,9 @@ impl Scheduler {
             self.pass_again(entry, now);
             return true;
         }
-        if lent.victims.iter().any(leaves) {
-            lent.until = Time(now.0.saturating_add(PODS_LEAVE_WITHIN));
-        }
-        let waits = now < lent.until;
+        let later = Time(now.0.saturating_add(PODS_LEAVE_WITHIN));
+        lent.until = if lent.victims.iter().any(leaves) { None } else { lent.until.or(Some(later)) };
+        let waits = lent.until.is_none_or(|until| now < until);
         if waits {
             self.keep_for_slice(entry, lent, state);
         }
@@ -255,14 +254,7 @@ impl Scheduler {
     }
 
     /// Evicts what borrows the nodes that a slice can move to. What is evicted already stays a victim for others, too: the slice takes no quota.
-    fn reclaim(
-        &mut self,
-        entry: &Entry,
-        lent: Lent,
-        topology: &TopologyReservation,
-        now: Time,
-        state: &mut CycleState,
-    ) {
+    fn reclaim(&mut self, entry: &Entry, lent: Lent, lost: Vec<Name>, state: &mut CycleState) {
         let since = |target: &Target| {
             Some((target.workload, self.world.workloads.get(target.workload).reservation()?.reserved_at))
         };
@@ -277,9 +269,7 @@ impl Scheduler {
             self.free_quota_of(entry, &new, state);
             state.report.entries.push(self.report(entry, Outcome::SliceReclaims(reclaimed)));
         }
-        let until = Time(now.0.saturating_add(PODS_LEAVE_WITHIN));
-        let lost = topology.state.unhealthy_nodes.clone();
-        self.keep_for_slice(entry, LentNodes { victims, lost, pods: lent.pods, until }, state);
+        self.keep_for_slice(entry, LentNodes { victims, lost, pods: lent.pods, until: None }, state);
     }
 
     /// Later entries of the cycle find the quota of a slice's victims free once these are gone, and preempt nothing else for it.

@@ -48,12 +48,18 @@ fn reclaimed(c: &Cluster) -> bool {
 
 /// The job that borrows is evicted and still stops when the pod `old` is seen on one of its nodes, which stays after the quota is free.
 fn pods_leave_late() -> (Cluster, ObjectRef) {
+    pods_leave_late_after(0)
+}
+
+/// The same with a job that takes so many seconds to stop.
+fn pods_leave_late_after(seconds: i64) -> (Cluster, ObjectRef) {
     let mut c = bed(gates(&[]), ("100", "0"), -1);
     c.pods_vanish = false;
     lose(&mut c, "a1", "p1");
     assert!(reclaimed(&c), "{:?}", c.notes("Preempted"));
     assert_eq!(names_of(&c, "a"), BEFORE, "the nodes are still used");
     let old = add_pod(&mut c, "old", "c0", "1");
+    c.advance(seconds);
     c.pods_vanish = true;
     c.settle();
     assert!(names_of(&c, "v").is_empty(), "its quota is free");
@@ -112,6 +118,19 @@ fn after_a_minute_the_whole_job_is_evicted_and_others_get_the_nodes_that_were_ke
     assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     assert!(runs(&c, "w"));
     assert!(reclaimed(&c), "no other one: {:?}", c.notes("Preempted"));
+}
+
+#[test]
+fn the_minute_begins_when_the_quota_is_free() {
+    for seconds in [55, 600] {
+        let (mut c, old) = pods_leave_late_after(seconds);
+        c.advance(50);
+        assert!(evicted(&c).is_empty(), "{:?}", evicted(&c));
+        c.api.delete(&old);
+        c.settle();
+        c.advance(2);
+        assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
+    }
 }
 
 #[test]
