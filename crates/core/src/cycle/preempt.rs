@@ -75,7 +75,7 @@ impl Scheduler {
             if self.world.config.gates.preemption_loop_guard {
                 self.agenda.loops.evicted(root, by, victim);
             }
-            self.agenda.second_passes.remove(victim);
+            self.drop_second_pass(victim);
             let key = self.world.workloads.candidate_key(victim, reserved_at);
             let reservations = &mut self.world.queues[queue.at()].reservations;
             reservations.running.remove(&key);

@@ -278,7 +278,7 @@ impl Scheduler {
         if !matches!(state, WorkloadState::Reserved { .. }) {
             self.settle(id);
         }
-        if !matches!(state, WorkloadState::Reserved { evicted: false, .. }) {
+        if !matches!(state, WorkloadState::Reserved { .. }) {
             self.agenda.second_passes.remove(id);
         }
         match state {

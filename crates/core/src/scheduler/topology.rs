@@ -189,12 +189,16 @@ impl Scheduler {
         if self.needs_second_pass(id) {
             self.agenda.second_passes.push(id, 1, now);
         } else {
-            let kept = self.agenda.second_passes.waits_for_lent(id);
-            self.agenda.second_passes.remove(id);
-            if kept {
-                self.keeps_no_nodes(id);
-            }
+            self.drop_second_pass(id);
         }
+    }
+
+    /// A workload that still holds its quota has no second pass any more.
+    pub(crate) fn drop_second_pass(&mut self, id: WorkloadId) {
+        if self.agenda.second_passes.wait_ends(id).is_some() {
+            self.keeps_no_nodes(id);
+        }
+        self.agenda.second_passes.remove(id);
     }
 
     /// Its pods wait for nodes and its checks are ready, or it runs and a node of it is unhealthy.

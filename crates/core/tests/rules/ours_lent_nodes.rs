@@ -2,8 +2,8 @@
 
 use crate::world::{DEFERRED, Job, World, cq, job, key, n, node, q, topology};
 use sluice_core::{
-    AssignedDomain, HOSTNAME, PreemptionPolicy, RequestedLevel, SharedAssignment, SliceLayer, SliceMoves,
-    Time, TopologyAssignment, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
+    Amount, AssignedDomain, HOSTNAME, PreemptionPolicy, RequestedLevel, SharedAssignment, SliceLayer,
+    SliceMoves, Time, TopologyAssignment, TopologyRequest, TopologyState, WorkloadSpec, WorkloadState,
 };
 
 const RACK: &str = "rack";
@@ -53,11 +53,17 @@ fn borrows(w: &mut World, name: &str, priority: i32, rack: &str) {
 
 /// A slice runs in a rack, of which the second node has failed.
 fn fails(w: &mut World, name: &str, rack: &str) {
+    fails_and(w, name, rack, false);
+}
+
+/// The same, and it may be evicted.
+fn fails_and(w: &mut World, name: &str, rack: &str, is_evicted: bool) {
     let slices = vec![SliceLayer { level: n(RACK), size: 2 }];
     let request = TopologyRequest { level: RequestedLevel::Unconstrained, slices };
     let job = job(name, "s").priority(10).pod(|pod_set| pod_set.topology = Some(request));
     holds(w, job, rack, |state| {
-        if let WorkloadState::Reserved { topology, .. } = state {
+        if let WorkloadState::Reserved { topology, evicted, .. } = state {
+            *evicted = is_evicted;
             topology.unhealthy_nodes = vec![n(&nodes_of(rack)[1])];
             topology.slice_moves = SliceMoves::Allowed;
         }
@@ -124,6 +130,42 @@ fn a_slice_does_not_get_the_nodes_that_another_one_waits_for() {
     assert_eq!(w.cycle()[0], "r 1 moved from b1 to d0,d1: main d0=1,d1=1");
     w.released("v");
     assert_eq!(w.cycle()[0], "p 1 moved from a1 to c0,c1: main c0=1,c1=1");
+}
+
+/// `p` waits for the rack b, whose workload has left before its pods. `next` was tried, and finds no nodes.
+fn kept_from_others() -> World {
+    let mut w = world(&["a", "b"]);
+    w.cq(cq("y").quota(q(1)));
+    borrows(&mut w, "v", 0, "b");
+    fails(&mut w, "p", "a");
+    assert_eq!(w.cycle(), ["p slice reclaims v:InCohortReclamation"]);
+    w.finished("v");
+    w.core.set_other_usage(&n("b0"), &[(n("gpu"), Amount(1))]);
+    w.submit(job("next", "y").gpu(1));
+    w.cycle();
+    assert_eq!(w.inadmissible("y"), ["next"], "b1 is kept");
+    assert_eq!(w.cycle(), NOTHING);
+    w
+}
+
+#[test]
+fn others_get_the_nodes_that_were_kept_when_the_slice_is_evicted() {
+    let mut w = kept_from_others();
+    fails_and(&mut w, "p", "a", true);
+    assert_eq!(w.cycle(), ["next admitted default"]);
+}
+
+#[test]
+fn others_get_the_nodes_that_were_kept_when_the_slice_is_preempted() {
+    let mut w = kept_from_others();
+    // Its queue borrows from now on.
+    w.cq(cq("s").cohort("co").quota(q(0)));
+    w.cq(cq("x").cohort("co").quota(q(2)).reclaim(PreemptionPolicy::Any));
+    w.submit(job("head", "x").gpu(1).count(2));
+    let lines = w.cycle();
+    assert!(lines.iter().any(|line| line == "head preempts p:InCohortReclamation"), "{lines:?}");
+    let lines = w.cycle();
+    assert!(lines.iter().any(|line| line == "next admitted default"), "{lines:?}");
 }
 
 /// A slice of `p` could get the nodes of `v`. Others are free, which are of no use to it. All quota is used, of which `o` has borrowed that of `x`.
