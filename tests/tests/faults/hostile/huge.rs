@@ -234,7 +234,7 @@ pub async fn what_the_default_queue_takes_is_taken_however_large_and_under_any_l
 pub async fn jobs_of_many_values_take_little_memory() {
     const JOBS: usize = 20;
     // Each of the others costs the API server two seconds. A manager that keeps their values would need 20 MB for each with an affinity, which is too
-    // much in all, and 6 MB for each with labels, which is not: `flood.rs` measures those alone.
+    // much in all. It would need 6 MB for each with labels, which these few cannot show: `load/flood.rs` does, with more of them and nothing else.
     const LARGEST: usize = 8;
     let tenant = tenant("many-values").await;
     let affinity = |values: usize| {
