@@ -107,8 +107,8 @@ impl Scheduler {
         self.nodes_changed(&flavors);
     }
 
-    /// What the slice of a workload was to get lent nodes from is not evicted after all, and has to be set to what it is. The workload has its turn again
-    /// later. Nothing happens if its slice does not wait for lent nodes.
+    /// The victims of a slice, which waits for the nodes that they borrow, are not evicted after all: they have to be set to what they are. The workload
+    /// of the slice has its turn again later. Nothing happens if that does not wait.
     pub fn reclaim_failed(&mut self, key: &WorkloadKey, now: Time) {
         let Some(id) = self.world.workloads.find(key) else { return };
         let Some(iteration) = self.agenda.second_passes.wait_ends(id) else { return };
