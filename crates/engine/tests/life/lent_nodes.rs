@@ -7,7 +7,9 @@ use sluice_engine::{EngineConfig, ObjectRef, Purpose, WriteError};
 
 use crate::contract::submit;
 use crate::model::Cluster;
-use crate::moved_slices::{AFTER, BEFORE, INDEX, RACKS, end, evicted, hotswap, in_slices, lose, pod_ref, put};
+use crate::moved_slices::{
+    AFTER, BEFORE, INDEX, RACKS, end, evicted, hotswap, in_slices, lose, pod_ref, put,
+};
 use crate::topology::{add_node, add_pod, bed_with, gates, in_rack, names_of, node_ref, not_ready, runs};
 
 /// Two racks of three are taken by the two slices of the job `a`, and the third one by the job `v` with this priority. The quota is that of their
