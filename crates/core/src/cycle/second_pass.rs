@@ -154,15 +154,15 @@ impl Scheduler {
         let mut view = self.view(Basis::Now, &[]);
         let world = view.world;
         let workload = world.workloads.get(entry.head.workload);
-        let demand = demand(world, entry.head.workload, topology);
+        let to_place = pods_to_place(world, entry.head.workload, topology);
         // Its usage stays counted: only pods of lost nodes are placed again.
         let unplaced = match placement::place(&mut view, &to_place, false) {
             Ok(nodes) => return Ok(nodes),
             Err(unplaced) => unplaced,
         };
         let slice = unplaced.failure.slice().map(str::to_owned);
-        let reclaims = slice.is_some() && demand.slice_moves == SliceMoves::Allowed && !workload.gated;
-        let flavor = world.names.flavor_name(demand.groups[unplaced.group].flavor).clone();
+        let reclaims = slice.is_some() && to_place.slice_moves == SliceMoves::Allowed && !workload.gated;
+        let flavor = world.names.flavor_name(to_place.groups[unplaced.group].flavor).clone();
         let failure = Arc::new(unplaced.failure);
         let why = Refusal::NoPlacement { flavor, failure, placed: Vec::new() }.to_string();
         Err(NotPlaced { why, slice, reclaims })
@@ -237,10 +237,10 @@ impl Scheduler {
     fn lent_out(&mut self, entry: &Entry, topology: &TopologyReservation) -> Option<Lent> {
         let mut view = self.view(Basis::Now, &[]);
         let world = view.world;
-        let demand = demand(world, entry.head.workload, topology);
+        let to_place = pods_to_place(world, entry.head.workload, topology);
         let is_concerned = |pair: &FrId| {
             let (flavor, _) = world.names.flavor_and_resource(*pair);
-            demand.groups.iter().any(|group| group.flavor == flavor)
+            to_place.groups.iter().any(|group| group.flavor == flavor)
         };
         let usage = world.workloads.usage_of(entry.head.workload);
         let needed: Vec<FrId> = usage.iter().map(|&(pair, ..)| pair).filter(is_concerned).collect();
@@ -248,7 +248,7 @@ impl Scheduler {
             head: &entry.head,
             workload_usage: &[],
             needed: &needed,
-            placement: Some(&demand),
+            placement: Some(&to_place),
         };
         preemption::lent(&mut view, &preemption, topology)
     }
@@ -349,7 +349,11 @@ impl Scheduler {
 }
 
 /// The pods of a workload that wait for nodes, or that are on unhealthy ones.
-fn demand<'a>(world: &'a World, id: WorkloadId, topology: &'a TopologyReservation) -> WorkloadToPlace<'a> {
+fn pods_to_place<'a>(
+    world: &'a World,
+    id: WorkloadId,
+    topology: &'a TopologyReservation,
+) -> WorkloadToPlace<'a> {
     let shape = world.workloads.get(id).shape;
     let delayed = topology.is_delayed();
     let lost: &[Name] = &topology.state.unhealthy_nodes;
@@ -362,7 +366,7 @@ fn demand<'a>(world: &'a World, id: WorkloadId, topology: &'a TopologyReservatio
         pod_sets,
         shape: Some(world.shapes.get(shape)),
         groups: placement::grouped(
-            all.iter().filter(concerned).map(|one| demanded(one, all, pod_sets)),
+            all.iter().filter(concerned).map(|one| member(one, all, pod_sets)),
             pod_sets,
         ),
         lost,
