@@ -113,7 +113,7 @@ advice! {
     ChangeSelector,
     /// The ClusterQueue does not cover a resource.
     CoverResource,
-    /// The flavor exists by now, or has the levels by now that are asked for.
+    /// The flavor or its topology exists by now, or has the levels by now that are asked for.
     AwaitFlavor,
     /// Resources come from several flavors with a topology.
     OneResourceGroup,

@@ -17,7 +17,7 @@ use super::searched::{Searched, searched};
 use super::too_large::{self, Excess};
 use super::topology::{TopologyFit, fits};
 use super::view::View;
-use super::wishes::mismatch;
+use super::wishes::{mismatch, tried_again};
 use crate::json::text;
 use crate::record::show_amount;
 
@@ -212,9 +212,7 @@ fn not_covered(of: &Searched<'_>, resource: &str, needed: Amount) -> Finding {
 
 fn flavor_missing(view: &View<'_>, flavor: &str) -> Finding {
     if view.cluster(Kind::ResourceFlavor, flavor).is_some() {
-        let text = format!("when it was last tried, the ResourceFlavor {flavor} did not exist; it does now");
-        let help = Help::words(Advice::AwaitFlavor, "wait: it is tried again");
-        return Finding::new(Code::TriedAgain, text).with(help);
+        return tried_again(&format!("the ResourceFlavor {flavor} did not exist; it does now"));
     }
     let text = format!("the ResourceFlavor {flavor}, which its ClusterQueue names, does not exist");
     let help =

@@ -176,6 +176,7 @@ pub(super) fn mismatch(
     (flavor, refusal): (&str, &Refusal),
 ) -> Finding {
     let (topology, levels) = levels(view, flavor);
+    let exists = view.cluster(Kind::Topology, topology).is_some();
     // An alternative request is tried, and offered if it helps.
     let (text, help) = match refusal {
         Refusal::WithoutTopology { .. } => (
@@ -199,7 +200,12 @@ pub(super) fn mismatch(
                     .to_owned(),
             )),
         ),
-        Refusal::LevelMissing { .. } => return level_missing(workload, set, flavor, (topology, &levels)),
+        Refusal::LevelMissing { .. } if exists => {
+            return level_missing(workload, set, flavor, (topology, &levels));
+        }
+        Refusal::TopologyUnknown { .. } if exists => {
+            return tried_again(&format!("the topology {topology} of flavor {flavor} did not exist; it does now"));
+        }
         _ => (
             format!("the topology {topology} of flavor {flavor} does not exist"),
             Some((
@@ -217,15 +223,19 @@ pub(super) fn mismatch(
     }
 }
 
+/// The finding that what the engine lacked at the last look is there by now.
+pub(super) fn tried_again(was: &str) -> Finding {
+    let help = Help::words(Advice::AwaitFlavor, "wait: it is tried again");
+    Finding::new(Code::TriedAgain, format!("when it was last tried, {was}")).with(help)
+}
+
 /// The finding that the topology of a flavor lacks levels that a pod set asks for.
 fn level_missing(workload: &Value, set: &str, flavor: &str, (topology, levels): (&str, &[&str])) -> Finding {
     let missing = missing(workload, set, levels);
     if missing.is_empty() {
-        let text = format!(
-            "when it was last tried, flavor {flavor} did not have every level that pod set {set} asks for; it does now"
-        );
-        let help = Help::words(Advice::AwaitFlavor, "wait: it is tried again");
-        return Finding::new(Code::TriedAgain, text).with(help);
+        let was =
+            format!("flavor {flavor} did not have every level that pod set {set} asks for; it does now");
+        return tried_again(&was);
     }
     let (several, has) = (missing.len() > 1, levels.join(", "));
     let text = format!(

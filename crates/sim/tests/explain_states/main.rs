@@ -77,7 +77,12 @@ spec:
 
 /// The answer about a Workload that is there, from what a running manager knows of it.
 fn reported(workload: Value, account: &Account) -> Explained {
-    let mut manifests = read(&[FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
+    reported_in(FLAVOR, workload, account)
+}
+
+/// The same with this flavor.
+fn reported_in(flavor: &str, workload: Value, account: &Account) -> Explained {
+    let mut manifests = read(&[flavor, CLUSTER_QUEUE, LOCAL_QUEUE].concat());
     manifests.subject = Some(Subject { workload: Some(workload), ..Subject::default() });
     let (at, live) = (SignedDuration::ZERO, Some(account));
     Question { at, live, decides: true, ..question(&manifests, "mine") }.answer().unwrap()

@@ -1,5 +1,7 @@
 //! States of which only the cluster's objects are known.
 
+use super::table::HOSTS;
+use super::waiting::finding;
 use super::*;
 
 const NAMESPACE: &str = "
@@ -205,6 +207,36 @@ fn what_users_write_stays_text_and_short() {
     assert!(!explained.json().chars().any(|c| c.is_control() && c != '\n'));
 }
 
+#[test]
+fn a_topology_that_was_missing_and_is_there_by_now_is_said_to_be_tried_again() {
+    use sluice_core::{Detail, PodSetRefusal, Reason, Refusal, Unadmitted};
+    let simulation = cluster(&world());
+    let (reference, workload) = simulation.objects(Kind::Workload).next().unwrap();
+    let mut workload = workload.clone();
+    // It waits.
+    workload["status"] = json!({});
+    let account = simulation.engine().account(Some(Kind::Workload), "a", &reference.name, 5).unwrap();
+    for (refusal, was) in [
+        (
+            Refusal::TopologyUnknown { flavor: "default".into() },
+            "the topology hosts of flavor default did not exist; it does now",
+        ),
+        (
+            Refusal::LevelMissing { flavor: "default".into() },
+            "flavor default did not have every level that pod set main asks for; it does now",
+        ),
+    ] {
+        let pod_sets = vec![PodSetRefusal { name: "main".into(), refusals: vec![refusal] }];
+        let detail = Detail::Flavors { pod_sets, pending_preemptions: 0 };
+        let decision =
+            Unadmitted { reason: Reason::WaitingForQuota, detail, requests: std::sync::Arc::from([]) };
+        let account = Account { decision: Some(decision), ..account.clone() };
+        let explained = reported_in(HOSTS, workload.clone(), &account);
+        assert_eq!(finding(&explained, Code::TriedAgain), format!("when it was last tried, {was}"));
+        remedy(&explained, "wait: it is tried again");
+    }
+}
+
 /// What no virtual cluster comes to by itself: each decision of the engine has its finding, with something to do.
 #[test]
 pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
@@ -239,8 +271,8 @@ pub fn whatever_the_engine_decides_there_is_a_finding_for_it() {
         ),
         (
             Refusal::LevelMissing { flavor: flavor() },
-            Code::TriedAgain,
-            "flavor default did not have every level that pod set main asks for; it does now",
+            Code::TopologyMismatch,
+            "of flavor default does not exist",
         ),
         (
             Refusal::SeveralTopologies { flavors: vec![flavor(), "b".into()] },
