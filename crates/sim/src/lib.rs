@@ -60,8 +60,8 @@ pub use packed::Packed;
 pub use pods::{DEFAULT_RUN_TIME, RUN_SECONDS, SUBMIT_AFTER_SECONDS, queue_of};
 pub use random::Distribution;
 pub use record::{
-    Hold, HoldEnd, Holding, JobRecord, NodeChange, NodeSeen, PlaceChange, PlacedSet, QuotaChange, Record,
-    Recorded, TimelineEntry, TimelineEvent, show_amount,
+    Hold, HoldEnd, Holding, JobRecord, LocalStop, NodeChange, NodeSeen, PlaceChange, PlacedSet, QuotaChange,
+    Record, Recorded, TimelineEntry, TimelineEvent, show_amount,
 };
 pub use report::Report;
 pub use scenario::Scenario;

@@ -18,7 +18,7 @@ use sluice_engine::ObjectRef;
 
 pub(crate) use groups::{component, component_index};
 
-pub use entries::{Hold, HoldEnd, Holding, JobRecord, QuotaChange, TimelineEntry, TimelineEvent};
+pub use entries::{Hold, HoldEnd, Holding, JobRecord, LocalStop, QuotaChange, TimelineEntry, TimelineEvent};
 pub use recorded::Recorded;
 
 pub(crate) use places::shorten;
@@ -56,6 +56,8 @@ pub struct Record {
     pub entries: Vec<TimelineEntry>,
     /// Quotas over time.
     pub quotas: Vec<QuotaChange>,
+    /// LocalQueues that stop and continue, over time.
+    pub local_stops: Vec<LocalStop>,
     /// Nodes over time.
     pub nodes: Vec<NodeChange>,
     /// Where jobs have their pods, over time.
@@ -76,7 +78,8 @@ pub struct Record {
     seen: BTreeMap<ObjectRef, Seen>,
     texts: BTreeSet<Arc<str>>,
     holdings: BTreeSet<Arc<[Holding]>>,
-    local_queues: BTreeMap<(Arc<str>, Arc<str>), Arc<str>>,
+    /// By namespace and name: the ClusterQueue of each LocalQueue, and whether it is stopped.
+    local_queues: BTreeMap<(Arc<str>, Arc<str>), (Arc<str>, bool)>,
 }
 
 impl Record {
@@ -98,6 +101,7 @@ impl Record {
                 .map(|entry| TimelineEntry { job: entry.job.map(|at| before + at), ..entry });
             whole.entries.extend(moved);
             whole.quotas.extend(record.quotas);
+            whole.local_stops.extend(record.local_stops);
             whole.nodes.extend(record.nodes);
             let moved =
                 record.places.into_iter().map(|place| PlaceChange { job: before + place.job, ..place });
@@ -122,6 +126,7 @@ impl Record {
         whole.jobs = sorted.into_iter().map(|(job, _)| job).collect();
         whole.entries.sort_by_key(|entry| entry.at);
         whole.quotas.sort_by_key(|change| change.at);
+        whole.local_stops.sort_by_key(|change| change.at);
         whole.places.sort_by_key(|change| change.at);
         // Every part has all nodes.
         whole.nodes.sort_by(|a, b| (a.at, &a.name).cmp(&(b.at, &b.name)));
@@ -181,7 +186,7 @@ impl Record {
         let index = self.jobs.len();
         let local_queue = self.text(queue_of(value));
         let key = (Arc::clone(&reference.namespace), Arc::clone(&local_queue));
-        let cluster_queue = self.local_queues.get(&key).cloned();
+        let cluster_queue = self.local_queues.get(&key).map(|(target, _)| Arc::clone(target));
         self.jobs.push(JobRecord {
             kind: reference.kind,
             namespace: Arc::clone(&reference.namespace),

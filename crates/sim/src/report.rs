@@ -33,7 +33,7 @@ pub struct Report {
     pub skipped: Vec<Skipped>,
     /// The events, in order.
     pub timeline: Vec<Line>,
-    /// When ClusterQueues were stopped.
+    /// When ClusterQueues and LocalQueues were stopped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<StopReport>,
     /// Where the pods of jobs were, for each topology.
@@ -241,7 +241,7 @@ impl Report {
             flavors: flavors(record, &slots, worked),
             skipped,
             timeline: record.entries.iter().map(|entry| record.line(entry)).collect(),
-            stops: stops::reported(&record.quotas),
+            stops: stops::reported(record),
             places: Vec::new(),
         }
     }

@@ -1,18 +1,22 @@
-//! When ClusterQueues were stopped.
+//! When ClusterQueues and LocalQueues were stopped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::record::QuotaChange;
+use crate::record::Record;
 use crate::report::seconds;
 
-/// A time in which a ClusterQueue is stopped. Times in milliseconds from the beginning.
+/// A time in which a ClusterQueue, or one of its LocalQueues, is stopped. Times in milliseconds from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Stop {
     /// The ClusterQueue.
     pub queue: Arc<str>,
+    /// The LocalQueue, `namespace/name`, if it is stopped, and not its ClusterQueue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_queue: Option<Arc<str>>,
     /// When it begins.
     pub from: i64,
     /// When it ends; absent if the queue is stopped at the end.
@@ -21,9 +25,13 @@ pub struct Stop {
 
 /// The same in a report. Times in seconds from the beginning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StopReport {
     /// The ClusterQueue.
     pub queue: Arc<str>,
+    /// The LocalQueue, `namespace/name`, if it is stopped, and not its ClusterQueue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_queue: Option<Arc<str>>,
     /// When it begins.
     pub from: f64,
     /// When it ends; absent if the queue is stopped at the end.
@@ -31,46 +39,65 @@ pub struct StopReport {
     pub to: Option<f64>,
 }
 
-/// When ClusterQueues are stopped, in the order in which that begins. One that is stopped when it is first known is stopped since then.
-pub fn stops(changes: &[QuotaChange]) -> Vec<Stop> {
+/// When queues are stopped, in the order in which that begins. One that is stopped when it is first known is stopped since then.
+pub fn stops(record: &Record) -> Vec<Stop> {
     let mut stops: Vec<Stop> = Vec::new();
+    // By the queue that is stopped: names of ClusterQueues have no slash.
     let mut open: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
-    for QuotaChange { at, node, stopped, .. } in changes.iter().filter(|change| change.is_queue) {
-        match open.get(node).copied() {
-            None if *stopped => {
-                open.insert(node, stops.len());
-                stops.push(Stop { queue: Arc::clone(node), from: *at, to: None });
+    let queues = record.quotas.iter().filter(|change| change.is_queue);
+    let queues = queues.map(|change| (change.at, change.stopped, &change.node, None));
+    let local = record.local_stops.iter();
+    let local = local.map(|change| (change.at, change.stopped, &change.cluster_queue, Some(&change.queue)));
+    for (at, stopped, queue, local) in queues.chain(local) {
+        let key = local.unwrap_or(queue);
+        match open.get(key).copied() {
+            None if stopped => {
+                open.insert(key, stops.len());
+                let (queue, local_queue) = (Arc::clone(queue), local.map(Arc::clone));
+                stops.push(Stop { queue, local_queue, from: at, to: None });
             }
             Some(number) if !stopped => {
-                open.remove(node);
-                stops[number].to = Some(*at);
+                open.remove(key);
+                stops[number].to = Some(at);
             }
             _ => {}
         }
     }
+    stops.sort_by(|a, b| (a.from, &a.queue, &a.local_queue).cmp(&(b.from, &b.queue, &b.local_queue)));
     stops
 }
 
 /// The same for a report.
-pub(crate) fn reported(changes: &[QuotaChange]) -> Vec<StopReport> {
-    let report = |Stop { queue, from, to }| StopReport { queue, from: seconds(from), to: to.map(seconds) };
-    stops(changes).into_iter().map(report).collect()
+pub(crate) fn reported(record: &Record) -> Vec<StopReport> {
+    let report = |Stop { queue, local_queue, from, to }| StopReport {
+        queue,
+        local_queue,
+        from: seconds(from),
+        to: to.map(seconds),
+    };
+    stops(record).into_iter().map(report).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
+    use sluice_engine::{Kind, ObjectRef};
 
     use super::*;
-    use crate::{Record, Report};
+    use crate::{QuotaChange, Report};
 
     fn change(at: i64, node: &str, stopped: bool) -> QuotaChange {
         QuotaChange { at, node: node.into(), is_queue: true, cohort: None, nominal: Vec::new(), stopped }
     }
 
+    fn stop(queue: &str, from: i64, to: Option<i64>) -> Stop {
+        Stop { queue: queue.into(), local_queue: None, from, to }
+    }
+
     #[test]
     fn a_queue_is_stopped_from_its_first_stop_on_or_from_the_beginning() {
-        let changes = [
+        let mut record = Record::new(jiff::Timestamp::UNIX_EPOCH);
+        record.quotas = vec![
             change(0, "q", false),
             change(0, "held", true),
             change(5, "q", true),
@@ -79,8 +106,33 @@ mod tests {
             change(12, "q", true),
             QuotaChange { is_queue: false, ..change(13, "cohort", true) },
         ];
-        let stop = |queue: &str, from, to| Stop { queue: queue.into(), from, to };
-        assert_eq!(stops(&changes), [stop("held", 0, None), stop("q", 5, Some(9)), stop("q", 12, None)]);
+        assert_eq!(stops(&record), [stop("held", 0, None), stop("q", 5, Some(9)), stop("q", 12, None)]);
+    }
+
+    #[test]
+    fn a_local_queue_is_stopped_beside_its_cluster_queue() {
+        let mut record = Record::new(jiff::Timestamp::UNIX_EPOCH);
+        record.quotas = vec![change(0, "q", false), change(3000, "q", true)];
+        for (second, namespace, policy) in [
+            (0, "a", json!("Hold")),
+            (0, "b", Value::Null),
+            (2, "b", json!("HoldAndDrain")),
+            (4, "a", json!("HoldAndDrain")),
+            (5, "a", json!("None")),
+        ] {
+            let queue = json!({"spec": {"clusterQueue": "q", "stopPolicy": policy}});
+            let now = jiff::Timestamp::from_second(second).unwrap();
+            record.configured(now, &ObjectRef::namespaced(Kind::LocalQueue, namespace, "main"), &queue);
+        }
+        let local = |name: &str, stop: Stop| Stop { local_queue: Some(name.into()), ..stop };
+        let all = [
+            local("a/main", stop("q", 0, Some(5000))),
+            local("b/main", stop("q", 2000, None)),
+            stop("q", 3000, None),
+        ];
+        assert_eq!(stops(&record), all);
+        record.cut(2500);
+        assert_eq!(stops(&record), [local("a/main", stop("q", 0, None)), all[1].clone()]);
     }
 
     #[test]
@@ -88,8 +140,16 @@ mod tests {
         let mut record = Record::new(jiff::Timestamp::UNIX_EPOCH);
         assert!(Report::new(&record, 60_000, 0, Vec::new()).stops.is_empty());
         record.quotas = vec![change(0, "q", true), change(1500, "q", false), change(2000, "q", true)];
+        let queue = json!({"spec": {"clusterQueue": "q", "stopPolicy": "Hold"}});
+        let of = ObjectRef::namespaced(Kind::LocalQueue, "a", "main");
+        record.configured(record.start, &of, &queue);
         let report = Report::new(&record, 60_000, 0, Vec::new());
         let stops = serde_json::to_value(&report.stops).unwrap();
-        assert_eq!(stops, json!([{"queue": "q", "from": 0.0, "to": 1.5}, {"queue": "q", "from": 2.0}]));
+        let expected = json!([
+            {"queue": "q", "from": 0.0, "to": 1.5},
+            {"queue": "q", "localQueue": "a/main", "from": 0.0},
+            {"queue": "q", "from": 2.0},
+        ]);
+        assert_eq!(stops, expected);
     }
 }

@@ -99,7 +99,7 @@ impl Schedule {
         let mut names: Vec<_> = flavors.iter().collect();
         names.sort_by_key(|(_, place)| **place);
         let flavors = names.into_iter().map(|(name, _)| Arc::clone(name)).collect();
-        let (marks, stops) = (marks(record), stops(&record.quotas));
+        let (marks, stops) = (marks(record), stops(record));
         let places = places(record, end, MOST_JOBS);
         Self {
             start: record.start.as_millisecond(),

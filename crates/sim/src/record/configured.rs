@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Quantity, amount_of};
 
-use super::{Holding, QuotaChange, Record};
+use super::{Holding, LocalStop, QuotaChange, Record};
 use crate::json::text;
 
 impl Record {
@@ -16,8 +16,13 @@ impl Record {
         match reference.kind {
             Kind::LocalQueue => {
                 let target = self.text(text(&value["spec"]["clusterQueue"]));
+                let (at, stopped) = (self.millis(now), is_stopped(value));
                 let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
-                self.local_queues.insert(key, target);
+                let before = self.local_queues.insert(key, (Arc::clone(&target), stopped));
+                if before.is_some_and(|(_, was)| was) != stopped {
+                    let queue = self.text(&format!("{}/{}", reference.namespace, reference.name));
+                    self.local_stops.push(LocalStop { at, queue, cluster_queue: target, stopped });
+                }
             }
             Kind::ClusterQueue | Kind::Cohort => {
                 let is_queue = reference.kind == Kind::ClusterQueue;
@@ -29,7 +34,7 @@ impl Record {
                     is_queue,
                     cohort,
                     nominal: nominal(&value["spec"]),
-                    stopped: !["", "None"].contains(&text(&value["spec"]["stopPolicy"])),
+                    stopped: is_stopped(value),
                 };
                 self.quotas.push(change);
             }
@@ -49,6 +54,11 @@ impl Record {
             _ => {}
         }
     }
+}
+
+/// Whether the stop policy of a queue holds new work back.
+fn is_stopped(queue: &Value) -> bool {
+    !["", "None"].contains(&text(&queue["spec"]["stopPolicy"]))
 }
 
 /// The quota in the spec of a ClusterQueue or Cohort.

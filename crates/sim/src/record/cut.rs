@@ -45,6 +45,7 @@ impl Record {
     pub fn cut(&mut self, end: i64) {
         self.entries.retain(|entry| entry.at <= end);
         self.quotas.retain(|change| change.at <= end);
+        self.local_stops.retain(|change| change.at <= end);
         self.nodes.retain(|change| change.at <= end);
         self.places.retain(|change| change.at <= end);
         let reported = self.reported();

@@ -218,6 +218,19 @@ pub struct TimelineEntry {
     pub what: TimelineEvent,
 }
 
+/// A LocalQueue stops or continues.
+#[derive(Clone, Debug)]
+pub struct LocalStop {
+    /// When, in milliseconds from the beginning.
+    pub at: i64,
+    /// The LocalQueue, `namespace/name`.
+    pub queue: Arc<str>,
+    /// Its ClusterQueue.
+    pub cluster_queue: Arc<str>,
+    /// Whether its stop policy holds new work back.
+    pub stopped: bool,
+}
+
 /// A change of nominal quota.
 #[derive(Clone, Debug)]
 pub struct QuotaChange {

@@ -19,7 +19,7 @@ const MARKED: [(&str, &str); 7] = [
 /// the key, and the job's row in words.
 pub const DRAWN: &str = "(() => {
     const all = (selector) => [...document.querySelectorAll(selector)];
-    const [stop] = all('.row.queue .stopped');
+    const [stop] = all('.row.queue .stopped:not(.some)');
     const lines = Object.fromEntries(['stop', 'resume'].map((kind) => [kind, all(`.over .moment.${kind}`).map((line) => parseFloat(line.getAttribute('x1')))]));
     const from = parseFloat(stop.getAttribute('x')), to = from + parseFloat(stop.getAttribute('width'));
     return {
@@ -49,8 +49,10 @@ pub fn all_is_marked(drawn: &Value, quota: &str) {
     assert_eq!(texts("lines"), MARKED.map(|(kind, _)| kind), "{drawn}");
     assert!(signs[2][1].as_str().unwrap().contains(quota), "{drawn}");
     let stops = texts("stops");
-    assert_eq!(stops[0], "team is stopped\n10m – 20m (08:10 – 08:20 UTC)");
-    assert!(stops.len() == 2 && stops[1].starts_with("unused is stopped\n0s – "), "{stops:?}");
+    let all_the_time = |stop: &str, queue: &str| stop.starts_with(&format!("{queue} is stopped\n0s – "));
+    assert_eq!(stops.len(), 3, "{stops:?}");
+    assert!(all_the_time(&stops[0], "default/later") && all_the_time(&stops[2], "unused"), "{stops:?}");
+    assert_eq!(stops[1], "team is stopped\n10m – 20m (08:10 – 08:20 UTC)");
     assert_eq!(drawn["fits"], true, "the stop begins and ends where its lines are: {drawn}");
     assert!(matches!(&texts("quota")[..], [one] if one.contains(quota)), "{drawn}");
     let evicted = texts("evicted");
@@ -64,7 +66,12 @@ pub fn all_is_marked(drawn: &Value, quota: &str) {
         assert!(key.iter().any(|one| one == word), "{word}: {key:?}");
     }
     let says = texts("says").join("; ");
-    for words in ["1 jobs, stopped 10m – 20m", "0 jobs, stopped 0s – ", "evicted after 0s to "] {
+    for words in [
+        "1 jobs, default/later stopped 0s – ",
+        ", stopped 10m – 20m",
+        "0 jobs, stopped 0s – ",
+        "evicted after 0s to ",
+    ] {
         assert!(says.contains(words), "{words}: {says}");
     }
 }

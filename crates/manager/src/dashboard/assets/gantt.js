@@ -2,7 +2,8 @@
 //
 // A schedule is {start, end, flavors, texts, jobs, marks, stops}: `start` in milliseconds since 1970, all other times in milliseconds from
 // it. A job is {name, queue, priority, submitted, until, ok, holds, waits}; a hold {from, admitted, evicted, to, end, flavor, got, why}
-// with `flavor` an index of `flavors`, `got` and `why` of `texts`; a wait [at, text]; a mark {at, kind, queue, text}; a stop {queue, from, to}.
+// with `flavor` an index of `flavors`, `got` and `why` of `texts`; a wait [at, text]; a mark {at, kind, queue, text}; a stop
+// {queue, localQueue, from, to}, of the ClusterQueue if there is no `localQueue`.
 
 import { clock, show, stamp, ticks } from "./time.js";
 import { draw, el, fresh, soon } from "./dom.js";
@@ -247,7 +248,7 @@ export class Gantt {
         el("span", { class: "turn", "aria-hidden": "true" }, this.closed.has(entry.queue) ? "▸" : "▾"), el("span", { class: "front" }, text), el("span", { class: "count" }, ` ${entry.kept}`));
     const lane = draw("svg", { class: "lane", height: ROW_HEIGHT, "aria-hidden": "true" });
     lane.append(...(entry.job ? this.job(entry.job) : this.queue(entry)));
-    const says = entry.job ? this.says(entry.job) : `${entry.jobs.length} jobs${this.stopsOf(entry.queue).map((stop) => `, stopped ${this.span(stop.from, stop.to ?? this.last)}`).join("")}`;
+    const says = entry.job ? this.says(entry.job) : `${entry.jobs.length} jobs${this.stopsOf(entry.queue).map((stop) => `, ${stop.localQueue ? `${stop.localQueue} ` : ""}stopped ${this.span(stop.from, stop.to ?? this.last)}`).join("")}`;
     const row = el("div", { class: entry.job ? "row" : "row queue", role: "row", tabindex: at === this.active ? "0" : "-1", "aria-rowindex": at + 1, "aria-level": entry.job ? 2 : 1,
       "aria-expanded": entry.job ? null : String(!this.closed.has(entry.queue)) }, name, el("span", { class: "cell", role: "gridcell", "aria-label": says }, lane));
     row.style.top = `${at * ROW_HEIGHT}px`;
@@ -259,13 +260,15 @@ export class Gantt {
     return this.schedule.stops.filter((stop) => stop.queue === queue);
   }
 
-  /** A queue's own row: when it is stopped, and when its quota changes. */
+  /** A queue's own row: when it or one of its LocalQueues is stopped, and when its quota changes. */
   queue({ queue }) {
     const parts = [];
     for (const stop of this.stopsOf(queue)) {
       const to = stop.to ?? this.last;
       const box = this.box(stop.from, to);
-      if (box) parts.push(draw("rect", { class: "stopped", y: 3, height: ROW_HEIGHT - 6, ...box, "data-t": `${queue} is stopped\n${this.span(stop.from, to)}` }));
+      // A LocalQueue has only a part of the jobs of the row, and so of its height.
+      const shown = stop.localQueue ? { class: "stopped some", y: ROW_HEIGHT - 7, height: 4 } : { class: "stopped", y: 3, height: ROW_HEIGHT - 6 };
+      if (box) parts.push(draw("rect", { ...shown, ...box, "data-t": `${stop.localQueue ?? queue} is stopped\n${this.span(stop.from, to)}` }));
     }
     for (const mark of this.schedule.marks) {
       if (mark.queue !== queue || mark.kind !== "quota" || mark.at < this.range[0] || mark.at > this.range[1]) continue;

@@ -31,7 +31,8 @@ function queueOf(message) {
 function stopsOf(report, end) {
   const millis = (seconds) => (Number.isFinite(seconds) ? Math.round(seconds * MILLIS) : null);
   const named = (Array.isArray(report.stops) ? report.stops : []).filter((one) => typeof one?.queue === "string" && Number.isFinite(one.from));
-  return named.map(({ queue, from, to }) => ({ queue, from: millis(from), to: millis(to) })).filter((stop) => stop.from <= end);
+  const local = (name) => (typeof name === "string" ? name : undefined);
+  return named.map(({ queue, localQueue, from, to }) => ({ queue, localQueue: local(localQueue), from: millis(from), to: millis(to) })).filter((stop) => stop.from <= end);
 }
 
 /** The topologies for places.js, without what leads nowhere. */

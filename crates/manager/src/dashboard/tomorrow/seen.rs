@@ -17,9 +17,9 @@ const MOST_PLACES: usize = 50_000;
 /// Sentences at most.
 const MOST_WORDS: usize = 50;
 
-/// Whether a job, `namespace/name`, may be named.
-fn sees(viewer: &Viewer, job: &str) -> bool {
-    viewer.all || job.split_once('/').is_some_and(|(namespace, _)| viewer.sees(namespace))
+/// Whether a job or a LocalQueue, `namespace/name`, may be named.
+fn sees(viewer: &Viewer, name: &str) -> bool {
+    viewer.all || name.split_once('/').is_some_and(|(namespace, _)| viewer.sees(namespace))
 }
 
 /// A report as the viewer may see it. It is never a document in memory, which would be many times larger than its text.
@@ -48,7 +48,9 @@ pub fn report(record: &Record, end: i64, seed: u64, viewer: &Viewer, snapshot: O
     let mut report = Report::new(record, end, seed, Vec::new());
     let queues = SeenQueues::of(snapshot, viewer);
     report.queues.retain(|queue| queues.queue(&queue.name));
-    report.stops.retain(|stop| queues.queue(&stop.queue));
+    report.stops.retain(|stop| {
+        queues.queue(&stop.queue) && stop.local_queue.as_deref().is_none_or(|queue| sees(viewer, queue))
+    });
     let before = report.timeline.len();
     report.timeline.retain(|line| line.job.as_deref().is_none_or(|job| sees(viewer, job)));
     // A line without a job may name any job.

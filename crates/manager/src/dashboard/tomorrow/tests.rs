@@ -221,10 +221,13 @@ fn a_team_sees_its_own_jobs_of_tomorrow_and_no_others_names() {
 
 #[test]
 fn a_queue_that_is_stopped_is_shown_so_to_those_who_may_know_it() {
-    let stop = json!([{"queue": "cq", "from": 0.0}]);
-    for (viewer, stops) in [(admin(), stop), (viewer(&["a"]), Value::Null)] {
+    let all =
+        json!([{"queue": "cq", "from": 0.0}, {"queue": "cq", "localQueue": "secret-ns/lq", "from": 0.0}]);
+    let lists = Viewer { queues: true, ..viewer(&["a"]) };
+    for (viewer, stops) in [(lists, json!([all[0]])), (admin(), all), (viewer(&["a"]), Value::Null)] {
         let mut begin = begin();
         begin.live.objects[1].object["spec"]["stopPolicy"] = json!("Hold");
+        begin.live.objects[3].object["spec"]["stopPolicy"] = json!("Hold");
         let answer = simulated(begin, SignedDuration::from_hours(24), &[], &viewer).unwrap();
         assert_eq!(answer["base"]["stops"], stops, "{answer}");
     }
