@@ -23,6 +23,7 @@ mod left_out;
 pub mod live;
 mod machines;
 pub mod manifest;
+mod millis;
 mod nodes;
 mod object;
 mod observed;

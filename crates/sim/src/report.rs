@@ -7,6 +7,7 @@ use serde::Serialize;
 use sluice_quantity::CPU;
 
 use crate::manifest::Skipped;
+use crate::millis::seconds;
 use crate::places::{Places, places};
 use crate::record::{JobRecord, Record, TimelineEntry, TimelineEvent};
 use crate::series::{Point, SlotKey, lasting, steps};
@@ -166,12 +167,6 @@ pub struct Line {
     /// For a submitted job: its ClusterQueue, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_queue: Option<Arc<str>>,
-}
-
-/// Milliseconds as seconds.
-#[expect(clippy::cast_precision_loss, reason = "milliseconds of centuries are exact in a double")]
-pub(crate) fn seconds(millis: i64) -> f64 {
-    millis as f64 / 1000.0
 }
 
 /// A part of a whole in percent, to one decimal.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::millis::seconds;
 use crate::record::Record;
-use crate::report::seconds;
 
 /// A time in which a ClusterQueue, or one of its LocalQueues, is stopped. Times in milliseconds from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,6 +9,7 @@ use serde::Serialize;
 use sluice_engine::Kind;
 
 use crate::manifest::Manifest;
+use crate::millis::seconds;
 use crate::object::{keep_suspension, reference};
 use crate::record::{JobRecord, Record};
 use crate::report::{Report, Totals, worked};
@@ -122,11 +123,6 @@ pub fn overlay(mut objects: Vec<Manifest>, changes: Vec<Manifest>) -> Vec<Manife
         }
     }
     objects
-}
-
-#[expect(clippy::cast_precision_loss, reason = "milliseconds of centuries are exact in a double")]
-fn seconds(millis: i64) -> f64 {
-    millis as f64 / 1000.0
 }
 
 /// The newest job of each name.

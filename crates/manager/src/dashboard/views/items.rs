@@ -20,7 +20,8 @@ pub type Order = Option<Arc<Vec<(usize, WorkloadKey)>>>;
 /// Places from 0, each in the ClusterQueue that its Workload waits in.
 pub type Places = BTreeMap<WorkloadKey, usize>;
 
-/// The reason of a condition. Of what the viewer may not see only one that managers write: whoever may write a status may write any other text.
+/// The reason of a condition. Of what the viewer may not see only one that managers write: other programs that may write a
+/// status may write any text.
 pub fn shown_reason(text: &str, seen: bool) -> Option<&str> {
     Some(text).filter(|text| seen || reason::is_known(text))
 }
