@@ -29,10 +29,11 @@ function queueOf(message) {
 
 /** When queues are stopped, up to the end of the schedule. */
 function stopsOf(report, end) {
-  const millis = (seconds) => (Number.isFinite(seconds) ? Math.round(seconds * MILLIS) : null);
+  const millis = (seconds) => Math.round(seconds * MILLIS);
+  const until = (seconds) => (Number.isFinite(seconds) && millis(seconds) <= end ? millis(seconds) : null);
   const named = (Array.isArray(report.stops) ? report.stops : []).filter((one) => typeof one?.queue === "string" && Number.isFinite(one.from));
   const local = (name) => (typeof name === "string" ? name : undefined);
-  return named.map(({ queue, localQueue, from, to }) => ({ queue, localQueue: local(localQueue), from: millis(from), to: millis(to) })).filter((stop) => stop.from <= end);
+  return named.map(({ queue, localQueue, from, to }) => ({ queue, localQueue: local(localQueue), from: millis(from), to: until(to) })).filter((stop) => stop.from <= end);
 }
 
 /** The topologies for places.js, without what leads nowhere. */
