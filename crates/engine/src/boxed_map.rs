@@ -141,7 +141,7 @@ mod tests {
         let (mut map, mut expected) = (BoxedMap::default(), BTreeMap::new());
         for step in 0..200_usize {
             let key = step * 7 % 13;
-            if step % 3 == 0 {
+            if step.is_multiple_of(3) {
                 assert_eq!(map.remove(&key), expected.remove(&key));
             } else {
                 map.insert(key, step);

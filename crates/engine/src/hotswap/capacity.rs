@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use sluice_api::config::Hotswap;
-use sluice_api::slim;
-use sluice_core::{Amount, HOSTNAME, Name, NodeGroup, NodeGroups};
+use sluice_core::{Amount, Name, NodeGroup, NodeGroups};
 
-use super::pod::Allocatable;
+use super::group_index::{are_sized, slice_size};
 use super::snapshot::{SeenNode, SeenPod, SeenWorkload, Snapshot, exact};
 
 /// The groups that a label makes.
@@ -38,21 +37,6 @@ pub(crate) fn groups_by<'a>(label: &str, snapshot: &Snapshot<'a>, config: &Hotsw
         }
     });
     NodeGroups { label: label.to_owned(), all: all.collect(), of }
-}
-
-/// Whether groups lack nodes that have fewer than a slice. Groups that are only parts of slices lack nothing: if several groups share a label, at least
-/// one of them is a slice.
-pub(super) fn are_sized(label: &str, groups: usize, any_is_slice: impl FnOnce() -> bool) -> bool {
-    label != HOSTNAME && (groups == 1 || any_is_slice())
-}
-
-/// How many nodes the slice of a node has: the product of its topology (`4x4`) by what one node has of it.
-pub(super) fn slice_size(node: &slim::Node, has: &Allocatable, config: &Hotswap) -> Option<usize> {
-    let topology = node.metadata.labels.as_ref()?.get(&config.slice_topology_label)?;
-    let sides: Option<Vec<i128>> = topology.split('x').map(|side| side.parse().ok()).collect();
-    let all = sides?.into_iter().try_fold(1_i128, i128::checked_mul)?;
-    let own = has.get(config.slice_resource.as_str()).copied().filter(|own| *own > 0)?;
-    usize::try_from(all / own).ok()
 }
 
 /// The nodes of one flavor, and how much of them counts.

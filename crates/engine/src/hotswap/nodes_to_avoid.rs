@@ -294,11 +294,11 @@ impl Engine {
         health(before) != health(after)
             || before.taints != after.taints && departs(before) != departs(after)
             || before.allocatable.get(size) != after.allocatable.get(size)
-            || labels.iter().any(|(key, _)| self.tells_what_to_avoid(key))
+            || labels.iter().any(|(key, _)| self.decides_what_to_avoid(key))
     }
 
     /// Whether such a thing depends on a label.
-    fn tells_what_to_avoid(&self, key: &str) -> bool {
+    fn decides_what_to_avoid(&self, key: &str) -> bool {
         let config = &self.config.hotswap;
         *key == *config.maintenance_time_label
             || *key == *config.slice_topology_label
