@@ -52,8 +52,10 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
         let other = json!({"key": "other", "value": "x", "effect": "NoSchedule"});
         bed.c.api.edit(node, &json!({"spec": {"taints": [gpu, other]}}));
     };
-    // Whatever its first look at the nodes costs.
-    cost(&mut bed, |bed| bed.c.api.edit(&busy, &json!({"metadata": {"labels": {"first": "1"}}})));
+    // Whatever its first look at the nodes costs, and the first cycle after that.
+    for status in ["Unknown", "True"] {
+        cost(&mut bed, |bed| bed.ready(&free, status));
+    }
     vec![
         ("a label of a node with pods", cost(&mut bed, |bed| label(bed, &busy))),
         ("a label of a free node", cost(&mut bed, |bed| label(bed, &free))),
