@@ -331,24 +331,24 @@ async fn count_of_job(plane: &ControlPlane, proxy: &FaultProxy, name: String) ->
     wait_for_end(&here, "a").await;
     // Finished, and the finalizer.
     let at_its_end = ["PATCH status", "PATCH workload"];
-    if wait_for_writes(&here, &answers, "a", from, &at_its_end).await.is_none() {
-        return false;
-    }
+    let Some(ended) = wait_for_writes(&here, &answers, "a", from, &at_its_end).await else { return false };
     // The pod of another one fails before it is ready: nothing is written about readiness.
     let mut fails = job("b", "lq", 1, 1, 3_600);
     fails["spec"]["backoffLimit"] = json!(0);
     here.make_job(&fails).await.unwrap();
     here.wait_until("b", true).await.unwrap();
-    let Some(from_b) = wait_for_writes(&here, &answers, "b", answers.from, &until_ready[..3]).await else {
+    let Some(from_b) = wait_for_writes(&here, &answers, "b", ended, &until_ready[..3]).await else {
         return false;
     };
     report_pods(&here, "b", &json!({"phase": "Failed", "conditions": []})).await;
     wait_for_end(&here, "b").await;
     let ended = wait_for_writes(&here, &answers, "b", from_b, &at_its_end).await;
+    // That a Workload is made counts for both.
+    let and_b = [&at_its_end[..], &until_ready[..1]].concat();
     let rest = consistently("no more writes", Duration::from_secs(1), || async {
         let [(of_a, _), (of_b, _)] =
             [of_job(&here, proxy, "a", from).await, of_job(&here, proxy, "b", from_b).await];
-        Ok(progress(of_a == at_its_end && of_b == at_its_end, format!("{of_a:?}, {of_b:?}")))
+        Ok(progress(of_a == and_b && of_b == at_its_end, format!("{of_a:?}, {of_b:?}")))
     });
     let rest = rest.await;
     if ended.is_none() || answers.came_late(&here) {
