@@ -12,7 +12,7 @@ use super::entry::{CycleState, Entry};
 use crate::Name;
 use crate::books::Basis;
 use crate::intern::{FlavorId, FrId, WorkloadId};
-use crate::placement::{self, DemandedPodSet, WorkloadToPlace};
+use crate::placement::{self, MemberToPlace, WorkloadToPlace};
 use crate::preemption::{self, Lent, PreemptionRequest};
 use crate::reason::{Detail, Reason, Refusal, Unadmitted};
 use crate::report::{Outcome, SlicesMoved};
