@@ -190,7 +190,8 @@ impl Scheduler {
             return true;
         }
         state.lent_searches += 1;
-        let lent = self.without_reserved(state, |core| core.lent_out(entry, topology));
+        let basis = self.basis(entry, state);
+        let lent = self.without_reserved(state, |core| core.lent_out(entry, topology, basis));
         let Some(lent) = lent else { return false };
         self.reclaim(entry, lent, topology.state.unhealthy_nodes.clone(), state);
         true
@@ -233,9 +234,10 @@ impl Scheduler {
         waits
     }
 
-    /// What has to go from nodes that the cohort has lent out so that a slice moves there.
-    fn lent_out(&mut self, entry: &Entry, topology: &TopologyReservation) -> Option<Lent> {
-        let mut view = self.view(Basis::Now, &[]);
+    /// What has to go from nodes that the cohort has lent out so that a slice moves there. What earlier slices of the cycle take counts as gone: a queue
+    /// that borrows nothing more gives nothing more.
+    fn lent_out(&mut self, entry: &Entry, topology: &TopologyReservation, basis: Basis) -> Option<Lent> {
+        let mut view = self.view(basis, &[]);
         let world = view.world;
         let to_place = pods_to_place(world, entry.head.workload, topology);
         let is_concerned = |pair: &FrId| {

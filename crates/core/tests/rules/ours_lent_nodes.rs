@@ -132,6 +132,19 @@ fn a_slice_does_not_get_the_nodes_that_another_one_waits_for() {
     assert_eq!(w.cycle()[0], "p 1 moved from a1 to c0,c1: main c0=1,c1=1");
 }
 
+#[test]
+fn two_slices_together_take_no_more_than_a_queue_borrows() {
+    let mut w = world(&["a", "b", "c", "d"]);
+    w.cq(cq("o").cohort("co").quota(q(2)));
+    borrows(&mut w, "v", -2, "c");
+    borrows(&mut w, "u", -1, "d");
+    fails(&mut w, "p", "a");
+    fails(&mut w, "r", "b");
+    let lines = w.cycle();
+    assert_eq!((lines.len(), &*lines[0]), (2, "p slice reclaims v:InCohortReclamation"));
+    assert!(lines[1].starts_with("r not replaced: b1"), "{lines:?}");
+}
+
 /// `p` waits for the rack b, whose workload has left before its pods. `next` was tried, and finds no nodes.
 fn kept_from_others() -> World {
     let mut w = world(&["a", "b"]);
