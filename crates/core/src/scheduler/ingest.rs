@@ -277,8 +277,6 @@ impl Scheduler {
     fn enter(&mut self, id: WorkloadId, state: WorkloadState, was: Option<QueuePosition>, now: Time) {
         if !matches!(state, WorkloadState::Reserved { .. }) {
             self.settle(id);
-        }
-        if !matches!(state, WorkloadState::Reserved { .. }) {
             self.agenda.second_passes.remove(id);
         }
         match state {
