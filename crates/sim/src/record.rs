@@ -78,8 +78,15 @@ pub struct Record {
     seen: BTreeMap<ObjectRef, Seen>,
     texts: BTreeSet<Arc<str>>,
     holdings: BTreeSet<Arc<[Holding]>>,
-    /// By namespace and name: the ClusterQueue of each LocalQueue, and whether it is stopped.
-    local_queues: BTreeMap<(Arc<str>, Arc<str>), (Arc<str>, bool)>,
+    /// By namespace and name.
+    local_queues: BTreeMap<(Arc<str>, Arc<str>), SeenLocalQueue>,
+}
+
+/// A LocalQueue as it was seen last.
+#[derive(Debug, Clone)]
+struct SeenLocalQueue {
+    cluster_queue: Arc<str>,
+    stopped: bool,
 }
 
 impl Record {
@@ -186,7 +193,7 @@ impl Record {
         let index = self.jobs.len();
         let local_queue = self.text(queue_of(value));
         let key = (Arc::clone(&reference.namespace), Arc::clone(&local_queue));
-        let cluster_queue = self.local_queues.get(&key).map(|(target, _)| Arc::clone(target));
+        let cluster_queue = self.local_queues.get(&key).map(|seen| Arc::clone(&seen.cluster_queue));
         self.jobs.push(JobRecord {
             kind: reference.kind,
             namespace: Arc::clone(&reference.namespace),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluice_engine::{Kind, ObjectRef};
 use sluice_quantity::{Quantity, amount_of};
 
-use super::{Holding, LocalStop, QuotaChange, Record};
+use super::{Holding, LocalStop, QuotaChange, Record, SeenLocalQueue};
 use crate::json::text;
 
 impl Record {
@@ -18,8 +18,9 @@ impl Record {
                 let target = self.text(text(&value["spec"]["clusterQueue"]));
                 let (at, stopped) = (self.millis(now), is_stopped(value));
                 let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
-                let before = self.local_queues.insert(key, (Arc::clone(&target), stopped));
-                if before.is_some_and(|(_, was)| was) != stopped {
+                let seen = SeenLocalQueue { cluster_queue: Arc::clone(&target), stopped };
+                let before = self.local_queues.insert(key, seen);
+                if before.is_some_and(|before| before.stopped) != stopped {
                     let queue = self.text(&format!("{}/{}", reference.namespace, reference.name));
                     self.local_stops.push(LocalStop { at, queue, cluster_queue: target, stopped });
                 }

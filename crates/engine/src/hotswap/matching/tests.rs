@@ -83,8 +83,8 @@ fn only_labels_that_have_changed_are_said_to_have() {
     let after = node(&[("b", "2"), ("c", "3"), ("d", "5"), ("e", "6"), ("f", "6")]);
     let expected = [("a", None), ("b", Some("2")), ("d", Some("5")), ("e", Some("6"))];
     assert_eq!(changed_labels(&before, &after), expected);
-    let none = slim::Node::default();
-    assert!(changed_labels(&none, &node(&[])).is_empty());
-    assert_eq!(changed_labels(&none, &node(&[("a", "1")])), [("a", Some("1"))]);
-    assert_eq!(changed_labels(&node(&[("a", "1")]), &none), [("a", None)]);
+    let bare = slim::Node::default();
+    assert!(changed_labels(&bare, &node(&[])).is_empty());
+    assert_eq!(changed_labels(&bare, &node(&[("a", "1")])), [("a", Some("1"))]);
+    assert_eq!(changed_labels(&node(&[("a", "1")]), &bare), [("a", None)]);
 }
