@@ -145,6 +145,8 @@ impl Failed {
             | WriteError::NotFound(_)
             | WriteError::PodsLeft { .. }
             | WriteError::PodsRemain(_) => Backoff::seconds(1, 60),
+            // An API server that has just started refuses until it knows the roles. What became of a write is asked again soon: all else waits for it.
+            WriteError::Refused(_) if purpose == Purpose::Read => Backoff::seconds(1, 60),
             WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
                 Backoff::seconds(5, 300)
             }
@@ -201,6 +203,20 @@ mod tests {
         let later = now.checked_add(SignedDuration::from_hours(1)).unwrap();
         let until = retry.failed(Purpose::Pend, &refused(), later);
         assert_eq!(until.duration_since(later).as_secs(), 5, "that was long ago");
+    }
+
+    #[test]
+    fn a_refused_look_at_an_object_is_repeated_soon() {
+        let mut retry = Retry::default();
+        let mut now =
+            retry.failed(Purpose::Evict, &WriteError::Transient("the connection was cut".to_owned()), T0);
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            let until = retry.failed(Purpose::Read, &refused(), now);
+            waits.push(until.duration_since(now).as_secs());
+            now = until;
+        }
+        assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60]);
     }
 
     #[test]
