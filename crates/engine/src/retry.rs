@@ -146,7 +146,7 @@ impl Failed {
             | WriteError::PodsLeft { .. }
             | WriteError::PodsRemain(_) => Backoff::seconds(1, 60),
             // An API server that has just started refuses until it knows the roles. What became of a write is asked again soon: all else waits for it.
-            WriteError::Refused(_) if purpose == Purpose::Read => Backoff::seconds(1, 60),
+            WriteError::Refused(_) if purpose == Purpose::Read => Backoff::seconds(1, 300),
             WriteError::AlreadyExists(_) | WriteError::Refused(_) | WriteError::Unstartable(_) => {
                 Backoff::seconds(5, 300)
             }
@@ -211,12 +211,12 @@ mod tests {
         let mut now =
             retry.failed(Purpose::Evict, &WriteError::Transient("the connection was cut".to_owned()), T0);
         let mut waits = Vec::new();
-        for _ in 0..7 {
+        for _ in 0..9 {
             let until = retry.failed(Purpose::Read, &refused(), now);
             waits.push(until.duration_since(now).as_secs());
             now = until;
         }
-        assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300]);
     }
 
     #[test]

@@ -181,23 +181,25 @@ impl Engine {
         if !runs && object.kind != Kind::AdmissionCheck {
             return;
         }
-        let entry = self.statuses.entry(object.clone()).or_default();
-        if entry.open.is_some() {
+        if self.statuses.get(object).is_some_and(|entry| entry.open.is_some()) {
             return;
         }
+        let finalizers = if runs { self.finalizer_patch(object) } else { None };
+        let entry = self.statuses.entry(object.clone()).or_default();
         let pause = SignedDuration::from_millis(self.config.status_interval_ms);
-        let rested = entry.written_at.and_then(|at| at.checked_add(pause).ok());
+        // What is no longer used goes without a pause, which is for figures.
+        let rested = entry.written_at.filter(|_| finalizers.is_none());
+        let rested = rested.and_then(|at| at.checked_add(pause).ok());
         let until = entry.retry.until().max(rested).filter(|until| *until > self.now);
         if let Some(until) = until {
             return self.wake_at(until, Alarm::Object(object.clone()));
         }
         let slot = entry.slot;
-        if slot.is_some_and(|at| at > self.now) && self.is_active_as_known(object) {
+        if finalizers.is_none() && slot.is_some_and(|at| at > self.now) && self.is_active_as_known(object) {
             // Its alarm is set.
             return;
         }
         self.work.statuses += 1;
-        let finalizers = if runs { self.finalizer_patch(object) } else { None };
         let write = finalizers.map(|body| (Purpose::Finalizer, None, body)).or_else(|| {
             let body = match object.kind {
                 Kind::ClusterQueue => self.cluster_queue_patch(&object.name),

@@ -188,3 +188,20 @@ fn a_workload_that_is_deleted_after_its_owner_is_finished_first() {
     let queue = c.api.json(&ObjectRef::cluster(Kind::ClusterQueue, "cq")).unwrap();
     assert_eq!(queue["status"]["reservingWorkloads"], 0);
 }
+
+#[test]
+fn a_cluster_queue_that_is_deleted_goes_with_its_last_reservation_however_seldom_figures_are_written() {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 3_600_000, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("2", &json!({}));
+    c.settle();
+    c.api.add_job(job("team-a", "a", "lq", 2, "1"));
+    c.settle();
+    let queue = ObjectRef::cluster(Kind::ClusterQueue, "cq");
+    c.api.delete(&queue);
+    c.settle();
+    assert!(c.api.json(&queue).is_some(), "a job runs in it");
+    c.api.finish_job("a", true);
+    c.settle();
+    assert!(c.api.json(&queue).is_none());
+}

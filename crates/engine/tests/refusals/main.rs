@@ -368,7 +368,7 @@ fn writes_on_pods_are_repeated_less_and_less_often_and_the_pod_says_why() {
 
 #[test]
 fn a_write_that_is_refused_is_repeated_less_and_less_often_and_its_object_says_why() {
-    // 400, 403, 413 and 422: an hour has 5, 10, 20, 40, 80, 160 and then 300 seconds.
+    // 400, 403, 413 and 422: an hour has 5, 10, 20, 40, 80, 160 and then 300 seconds. Looks begin with 1, 2 and 4.
     table(PURPOSES, &WriteError::Refused("no such luck".to_owned()), |purpose| match purpose {
         // Four attempts to get nodes, with names of their own, of three writes each; then it is rejected.
         Purpose::CreateTemplate | Purpose::CreateRequest => (12, 4),
