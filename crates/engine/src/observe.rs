@@ -152,19 +152,17 @@ impl Engine {
         if known.is_none_or(|old| old.spec.cohort_name.as_deref() != cohort) {
             self.deleted_cohorts.remove(cohort.unwrap_or_default());
         }
-        let acts = |queue: &ClusterQueue| queue.spec.preemption.reclaim_out_of_cohort.clone();
-        let acts_otherwise = known.is_some_and(|old| acts(old) != acts(&queue));
+        let reclaims = |of: &ClusterQueue| of.spec.preemption.reclaim_out_of_cohort.clone();
+        let acts_otherwise = known.is_some_and(|old| reclaims(old) != reclaims(&queue));
         self.observe_custom_labels(&reference, &queue.metadata);
         if changed {
             self.journal_quota(name, Some(&queue));
             self.mark_named_by(&queue.spec);
         }
         let old = self.world.cluster_queues.insert(Arc::clone(name), queue);
+        self.dirty.statuses.insert(reference.clone());
         if changed {
             self.queue_moved(&reference);
-        }
-        self.dirty.statuses.insert(reference);
-        if changed {
             if let Some(old) = old {
                 self.mark_named_by(&old.spec);
             }
@@ -251,8 +249,8 @@ impl Engine {
         // Some kinds name none, whatever their labels are.
         if view.prebuilt_workload.is_some() && !self.config.on(Gate::WorkloadIdentifierAnnotations) {
             // Only the label counts.
-            let label = view.labels.get(labels::PREBUILT_WORKLOAD_NAME);
-            view.prebuilt_workload = label.filter(|name| !name.is_empty()).cloned();
+            let label = view.labels.get(labels::PREBUILT_WORKLOAD_NAME).filter(|name| !name.is_empty());
+            view.prebuilt_workload = label.cloned();
         }
         self.slim_job(&mut view);
         let key = JobKey::of(&view.job);

@@ -71,7 +71,7 @@ impl Domains {
         }
     }
 
-    /// A domain comes, into which nothing fits yet. False: there is no number between those of its neighbours.
+    /// A domain comes, into which nothing fits yet. False: its neighbours' numbers leave none between them.
     fn insert(&mut self, at: usize) -> bool {
         self.keep_numbers();
         let before = at.checked_sub(1).map_or(0, |before| self.numbers[before]);
