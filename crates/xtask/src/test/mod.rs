@@ -2,7 +2,7 @@
 //! took with all that it started, and which ten tests took longest.
 //!
 //! Programs that start control planes mostly wait, and the others compute, so both sorts run side by side: three tests per core of the first, and one
-//! program at a time of the others. The programs of [`ALONE`], and some tests of others, run last and by themselves, because they measure.
+//! program at a time of the others. The programs of [`ALONE`] run last and by themselves, because they measure.
 //!
 //! If one or two tests of a program on control planes fail, they run a second time, alone. They remain failures; if they pass then, the report calls
 //! them `UNSTABLE`: there is a race, in the test or in the tested code.
@@ -20,6 +20,7 @@ use anyhow::{Context as _, Result, ensure};
 use sluice_testkit::assets;
 
 pub use cpu::{Args as ProgramArgs, run as run_program};
+use plan::Program;
 use report::Report;
 
 /// The package whose programs start control planes.
@@ -49,21 +50,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let built = began.elapsed();
     let report = Mutex::new(Report::default());
     let began = Instant::now();
-    let is_filtered = !args.filter.is_empty();
-    let beside = |on_planes: bool| {
-        let programs = programs.iter().filter(|program| program.is_on_planes() == on_planes);
-        programs.flat_map(|program| program.beside(is_filtered)).collect::<Vec<_>>()
-    };
-    let alone: Vec<_> = programs.iter().flat_map(|program| program.alone(is_filtered)).collect();
+    let (alone, beside): (Vec<_>, Vec<_>) = programs.into_iter().partition(Program::is_alone);
+    let (on_planes, computing): (Vec<_>, Vec<_>) = beside.into_iter().partition(Program::is_on_planes);
     let cores = plan::cores();
     let results = &report;
     std::thread::scope(|scope| {
-        let lanes = [(beside(true), 3 * cores), (beside(false), cores)];
+        let lanes = [(&on_planes, 3 * cores), (&computing, cores)];
         let lanes =
             lanes.map(|(lane, places)| scope.spawn(move || run::all(lane, places, &args.filter, results)));
         lanes.into_iter().try_for_each(joined)
     })?;
-    run::all(alone, 1, &args.filter, &report)?;
+    run::all(&alone, 1, &args.filter, &report)?;
     let mut report = report.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if plan::has_doc_tests(&root)? {
         report.doc_tests(doc_tests(&root)?);

@@ -25,10 +25,6 @@ const PARTS: [(&str, Option<&str>, usize); 9] = [
     ("faults", None, 2),
 ];
 
-/// Tests that measure, of programs that run beside others: the target, and what their names begin with. They need the machine exclusively, as those
-/// of [`ALONE`] do: a page that is slow beside other programs is looked at up to twenty times.
-const MEASURING: [(&str, &str); 2] = [("views", "browser::large::"), ("views", "dashboard::large::")];
-
 /// A built test program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
@@ -68,33 +64,14 @@ impl Program {
         Part { program: self, group: None, without: Vec::new(), threads: self.threads() }
     }
 
-    /// What the names of its tests that measure begin with.
-    fn measuring(&self) -> Vec<&'static str> {
-        let own = MEASURING.iter().filter(|(target, _)| self.is_on_planes() && self.target == *target);
-        own.map(|(_, group)| *group).collect()
-    }
-
-    /// Its parts that run alone, if all tests are wanted.
-    pub fn alone(&self, is_filtered: bool) -> Vec<Part<'_>> {
-        if self.is_alone() {
-            return vec![self.whole()];
-        }
-        let groups = if is_filtered { Vec::new() } else { self.measuring() };
-        let part = |group| Part { program: self, group: Some(group), without: Vec::new(), threads: 1 };
-        groups.into_iter().map(part).collect()
-    }
-
-    /// Its parts that run beside others, or all of it if only tests of a certain name are wanted: the runner takes a test that fits any filter.
-    pub fn beside(&self, is_filtered: bool) -> Vec<Part<'_>> {
-        if self.is_alone() {
-            return Vec::new();
-        }
+    /// Its parts, or all of it if only tests of a certain name are wanted: the runner takes a test that fits any filter.
+    pub fn parts(&self, is_filtered: bool) -> Vec<Part<'_>> {
         let groups = PARTS.iter().filter(|(target, ..)| self.is_on_planes() && self.target == *target);
         let groups: Vec<_> = groups.map(|&(_, group, threads)| (group, threads)).collect();
         if is_filtered || groups.is_empty() {
             return vec![self.whole()];
         }
-        let named = groups.iter().filter_map(|(group, _)| *group).chain(self.measuring());
+        let named = groups.iter().filter_map(|(group, _)| *group);
         let part = |&(group, threads): &(Option<&'static str>, usize)| Part {
             program: self,
             group,
@@ -268,7 +245,7 @@ mod tests {
     #[test]
     fn a_program_runs_in_parts_that_together_are_all_of_it() {
         let operator = program(&message("tests#sluice-tests", "operator", true)).unwrap();
-        let mut parts = operator.beside(false);
+        let mut parts = operator.parts(false);
         parts.sort_by_key(Part::rank);
         let groups: Vec<_> = parts.iter().map(|part| (part.group, part.without.clone())).collect();
         assert_eq!(
@@ -279,26 +256,11 @@ mod tests {
                 (Some("examples::"), Vec::new()),
             ]
         );
-        assert_eq!(operator.beside(true).len(), 1, "a filter chooses among all");
+        assert_eq!(operator.parts(true).len(), 1, "a filter chooses among all");
         let api = program(&message("tests#sluice-tests", "api", true)).unwrap();
-        let [whole] = &api.beside(false)[..] else { panic!("has no parts") };
+        let [whole] = &api.parts(false)[..] else { panic!("has no parts") };
         assert!(whole.group.is_none() && whole.rank() > parts.last().unwrap().rank());
-        let sim = program(&message("crates/sim#sluice-sim", "faults", true)).unwrap();
-        assert_eq!(sim.beside(false).len(), 1);
-    }
-
-    #[test]
-    fn tests_that_measure_run_alone_and_not_with_the_others_of_their_program() {
-        let views = program(&message("tests#sluice-tests", "views", true)).unwrap();
-        let [others] = &views.beside(false)[..] else { panic!("has one part beside others") };
-        let alone = views.alone(false);
-        let groups: Vec<_> = alone.iter().filter_map(|part| part.group).collect();
-        assert_eq!(groups, ["browser::large::", "dashboard::large::"]);
-        assert_eq!(others.without, groups);
-        assert!(alone.iter().all(|part| part.threads == 1));
-        assert!(views.alone(true).is_empty(), "a filter chooses among all");
-        let load = program(&message("tests#sluice-tests", "load", true)).unwrap();
-        assert_eq!((load.alone(true).len(), load.beside(false).len()), (1, 0));
+        assert_eq!(program(&message("crates/sim#sluice-sim", "faults", true)).unwrap().parts(false).len(), 1);
     }
 
     #[test]

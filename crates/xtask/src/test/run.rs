@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use super::joined;
-use super::plan::Part;
+use super::plan::{Part, Program};
 use super::report::{ProgramResult, Report};
 
-/// Runs these parts of programs, with this many tests at a time in total. The first parts begin first.
-pub fn all(mut parts: Vec<Part<'_>>, places: usize, filter: &str, report: &Mutex<Report>) -> Result<()> {
+/// Runs these programs, in their parts, with this many tests at a time in total. The first parts begin first.
+pub fn all(programs: &[Program], places: usize, filter: &str, report: &Mutex<Report>) -> Result<()> {
+    let mut parts: Vec<_> = programs.iter().flat_map(|program| program.parts(!filter.is_empty())).collect();
     parts.sort_by_key(Part::rank);
     let (free, freed) = (&Mutex::new(places), &Condvar::new());
     std::thread::scope(|scope| {
