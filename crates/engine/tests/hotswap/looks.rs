@@ -132,18 +132,24 @@ fn a_start_does_not_look_at_all_nodes_because_a_workload_or_a_node_changed() {
     assert!(many <= few + few / 4, "{few} allocations, and among many nodes {many}");
 }
 
-/// The most allocations that it takes to take one thing in while a slice starts among `pools` pools, soon after nodes have changed in what it avoids:
-/// the second of them has not been looked at yet.
-fn most_of_a_start(pools: usize) -> u64 {
+/// A JobSet that has run for a while among `pools` pools of two nodes.
+fn among_pools(pools: usize, jobset: &str) -> Bed {
     let mut bed = Bed::new();
     bed.c.checked = false;
     bed.page_queue(10_000);
     let names: Vec<String> = (0..pools).map(|pool| format!("p{pool:03}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     bed.pools(&names, 2);
-    bed.sized_jobset("first", "q", "high", 1, 2);
+    bed.sized_jobset(jobset, "q", "high", 1, 2);
     bed.settle();
     bed.c.advance(5);
+    bed
+}
+
+/// The most allocations that it takes to take one thing in while a slice starts among `pools` pools, soon after nodes have changed in what it avoids:
+/// the second of them has not been looked at yet.
+fn most_of_a_start(pools: usize) -> u64 {
+    let mut bed = among_pools(pools, "first");
     let node = bed.nodes_of(&["p005"]).remove(0);
     let before = looks(&bed);
     for unschedulable in [true, false] {
@@ -168,15 +174,7 @@ fn a_start_looks_at_the_groups_of_changed_nodes_alone() {
 
 /// Allocations of one event of a node and of one of a pod, soon after a look at `pools` pools.
 fn events_among(pools: usize) -> [u64; 2] {
-    let mut bed = Bed::new();
-    bed.c.checked = false;
-    bed.page_queue(10_000);
-    let names: Vec<String> = (0..pools).map(|pool| format!("p{pool:03}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    bed.pools(&names, 2);
-    bed.sized_jobset("p000", "q", "high", 1, 2);
-    bed.settle();
-    bed.c.advance(5);
+    let mut bed = among_pools(pools, "p000");
     let node = bed.nodes_of(&["p001"]).remove(0);
     let change = |bed: &mut Bed, value: &str| {
         bed.c.api.edit(&node, &json!({"metadata": {"labels": {"changed": value}}}));
