@@ -199,6 +199,8 @@ pub struct TopologyState {
     pub pinned: bool,
     /// Whether its slices may move where a lost node has no replacement.
     pub slice_moves: SliceMoves,
+    /// The API server refuses its eviction, or the end of its job, again and again: no slice counts on its nodes.
+    pub eviction_refused: bool,
 }
 
 /// The admission of a workload: `status.admission`.

@@ -85,6 +85,13 @@ pub(crate) struct QuotaReservation {
     pub(crate) topology: Option<Box<TopologyReservation>>,
 }
 
+impl QuotaReservation {
+    /// Its nodes do not come back soon: see [`TopologyState::eviction_refused`].
+    pub(crate) fn eviction_refused(&self) -> bool {
+        self.topology.as_ref().is_some_and(|topology| topology.state.eviction_refused)
+    }
+}
+
 /// The nodes of a workload.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TopologyReservation {

@@ -258,6 +258,11 @@ impl Engine {
             if open.purpose == Purpose::StopJob && matches!(error, WriteError::Refused(_)) {
                 entry.stop_refused();
             }
+            if entry.stop_failed && entry.retry.is_refused() {
+                // No slice counts on the nodes of its Workload.
+                let uid = Arc::clone(&entry.view.job.uid);
+                self.dirty.workloads.extend(self.world.owned(&uid));
+            }
         }
         let usual = match error {
             WriteError::Conflict(_) => true,

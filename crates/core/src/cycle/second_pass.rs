@@ -203,7 +203,8 @@ impl Scheduler {
     }
 
     /// A slice that waits for lent nodes still does while its victims leave, and for the time that their pods have after that. If these nodes do not
-    /// become free for it as they were to, for example because an eviction was not written, others are looked for in the same cycle.
+    /// become free for it as they were to, for example because an eviction was not written, or is refused again and again, others are looked for in the
+    /// same cycle.
     fn waits_on(
         &mut self,
         entry: &Entry,
@@ -214,7 +215,9 @@ impl Scheduler {
     ) -> bool {
         let reservation = |id: WorkloadId| self.world.workloads.try_get(id)?.reservation();
         let stays = |&(id, since): &(WorkloadId, Time)| {
-            reservation(id).is_some_and(|held| !held.evicted && held.reserved_at == since)
+            reservation(id).is_some_and(|held| {
+                held.reserved_at == since && (!held.evicted || held.eviction_refused())
+            })
         };
         let leaves = |&(id, _): &(WorkloadId, Time)| reservation(id).is_some_and(|held| held.evicted);
         let mut places = lent.pods.iter().flat_map(|pods| &pods.places);

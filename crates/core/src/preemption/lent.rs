@@ -11,7 +11,7 @@ use crate::report::PreemptionReason;
 use crate::spec::PreemptionPolicy;
 use crate::topology::PlacedPods;
 use crate::view::{Target, View};
-use crate::workloads::TopologyReservation;
+use crate::workloads::{QuotaReservation, TopologyReservation};
 
 /// How often it is tried whether fewer victims are enough. More victims than this are tried several at once.
 const MOST_TRIALS: usize = 64;
@@ -24,7 +24,8 @@ pub(crate) struct Lent {
 }
 
 /// Victims that make room on nodes for a slice whose workload keeps its quota and `holds` these nodes, or none: workloads of lower priorities in
-/// queues that borrow, as long as these do, first what is evicted already. For a slice whose own queue borrows there are none. The usage is restored.
+/// queues that borrow, as long as these do, first what is evicted already, and none whose eviction is refused. For a slice whose own queue borrows
+/// there are none. The usage is restored.
 ///
 /// A placement costs much and there may be thousands of candidates, so that they are not tried one by one. If all of them are not enough, one
 /// placement says so.
@@ -116,6 +117,9 @@ fn remove_candidates(view: &mut View<'_>, preemption: &PreemptionRequest<'_>) ->
     for evicted in [true, false] {
         let mut candidates = CohortCandidates::new(view, preemption, &sources, filter, evicted);
         while let Some(workload) = candidates.next(view, preemption, above_nominal) {
+            if view.workload(workload).reservation().is_some_and(QuotaReservation::eviction_refused) {
+                continue;
+            }
             view.remove(workload);
             removed.push(Target { workload, reason: PreemptionReason::InCohortReclamation });
         }

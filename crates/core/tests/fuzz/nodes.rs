@@ -57,6 +57,7 @@ pub(super) fn state(c: &mut Choices<'_>) -> TopologyState {
             100..110 => SliceMoves::Refused(c.name("why", 2)),
             110.. => SliceMoves::Allowed,
         },
+        eviction_refused: c.byte() > 240,
     }
 }
 

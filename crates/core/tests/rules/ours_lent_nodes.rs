@@ -86,6 +86,27 @@ fn what_is_not_evicted_after_all_is_chosen_again() {
 }
 
 #[test]
+fn what_is_not_evicted_as_that_is_refused_again_and_again_is_not_counted_on() {
+    let mut w = world(&["a", "b", "c"]);
+    let refused = |w: &mut World, name: &str, priority: i32, rack: &str| {
+        holds(w, job(name, "o").priority(priority), rack, |state| {
+            if let WorkloadState::Reserved { topology, evicted, .. } = state {
+                (*evicted, topology.eviction_refused) = (true, true);
+            }
+        });
+    };
+    borrows(&mut w, "v", -2, "b");
+    borrows(&mut w, "u", -1, "c");
+    fails(&mut w, "p", "a");
+    assert_eq!(w.cycle(), ["p slice reclaims v:InCohortReclamation"]);
+    refused(&mut w, "v", -2, "b");
+    assert_eq!(w.cycle(), ["p slice reclaims u:InCohortReclamation"]);
+    refused(&mut w, "u", -1, "c");
+    let lines = w.cycle();
+    assert!(lines[0].starts_with("p not replaced: a1"), "{lines:?}");
+}
+
+#[test]
 fn a_slice_for_which_nothing_is_evicted_after_all_has_its_turn_again_later_and_keeps_nothing() {
     let mut w = world(&["a", "b", "c"]);
     borrows(&mut w, "v", 0, "b");

@@ -218,6 +218,7 @@ pub(crate) fn state(
         unhealthy_nodes: status.unhealthy_nodes.iter().map(|node| name(&node.name)).collect(),
         pinned: is_of_pod(object) && config.on(Gate::SkipReassignmentForPodOwnedWorkloads),
         slice_moves: SliceMoves::Off,
+        eviction_refused: false,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::time;
 use crate::ingest::workload::{self as ingested, is, reserved};
 use crate::input::Kind;
+use crate::retry::Retry;
 use crate::world::{Decision, WorkloadEntry, controller, is_of_group};
 
 impl Engine {
@@ -86,6 +87,7 @@ impl Engine {
                 self.leave_to_others(key, admission);
                 *evicted |= is(entry.status(), Type::Evicted)
                     || matches!(entry.decision.as_deref(), Some(Decision::Evict(..)));
+                topology.eviction_refused = *evicted && self.eviction_is_refused(entry);
             }
             WorkloadState::Pending { requeue_at, keeps_place, invalid, .. } => {
                 *invalid = invalid.take().or_else(|| self.too_many_checks(key));
@@ -103,6 +105,18 @@ impl Engine {
             self.request_cycle();
         }
         self.nodes_of_workload_changed(key);
+    }
+
+    /// Whether the API server refuses a write without which a Workload does not give its nodes back, and not just for a moment. That is so until the
+    /// write is tried again.
+    fn eviction_is_refused(&self, entry: &WorkloadEntry) -> bool {
+        let refused = |retry: &Retry| retry.is_refused() && retry.waits(self.now);
+        let key = self.world.job_of(entry);
+        let job = key.as_ref().and_then(|key| self.world.jobs.get(key));
+        let pods = key.as_ref().and_then(|key| self.world.pod_jobs.get(key));
+        refused(&entry.retry)
+            || job.is_some_and(|job| job.stop_failed && refused(&job.retry))
+            || pods.is_some_and(|pods| pods.fares.values().any(|fare| refused(&fare.retry)))
     }
 
     /// Whether the job of a Workload names another queue: it is admitted there after its move, not before.

@@ -106,6 +106,13 @@ impl Engine {
         let fare = job.fares.entry(name.clone()).or_default();
         fare.uncertain |= open.purpose == Purpose::StartJob && error.is_transient();
         let until = fare.retry.failed(open.purpose, error, now);
+        if fare.retry.is_refused()
+            && let Some(entry) = self.world.jobs.get(key)
+        {
+            // If it stops, no slice counts on the nodes of its Workload.
+            let uid = Arc::clone(&entry.view.job.uid);
+            self.dirty.workloads.extend(self.world.owned(&uid));
+        }
         self.wake_at(together(until), Alarm::Job(key.clone()));
         self.note_outage(error, || Alarm::Job(key.clone()));
         self.report_failure(open, error);

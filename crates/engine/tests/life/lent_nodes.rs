@@ -40,6 +40,23 @@ fn bed(config: EngineConfig, (own, other): (&str, &str), priority: i32) -> Clust
     c
 }
 
+/// The job `u`, which is preempted after `v`, borrows nodes of a fourth rack.
+fn another_borrows(c: &mut Cluster) {
+    for name in ["d0", "d1"] {
+        add_node(c, name, "d", "1");
+    }
+    c.api.priority_class("higher", -1);
+    submit(c, "u", "lq-other", 2, |view| {
+        in_rack(view);
+        view.workload_priority_class = Some("higher".to_owned());
+    });
+    assert_eq!(names_of(c, "u"), ["d0", "d1"]);
+}
+
+fn refusal() -> WriteError {
+    WriteError::Refused("no".to_owned())
+}
+
 /// The only job that was preempted is the one that borrows.
 fn reclaimed(c: &Cluster) -> bool {
     let notes = c.notes("Preempted");
@@ -85,7 +102,7 @@ fn what_borrows_its_nodes_is_evicted_and_does_not_get_them_again() {
 
 #[test]
 fn an_eviction_that_could_not_be_written_is_tried_again() {
-    for error in [WriteError::Transient("502".to_owned()), WriteError::Refused("no".to_owned())] {
+    for error in [WriteError::Transient("502".to_owned()), refusal()] {
         let mut c = bed(gates(&[]), ("100", "0"), -1);
         c.fail.push_back((Purpose::Evict, error));
         lose(&mut c, "a1", "p1");
@@ -93,6 +110,49 @@ fn an_eviction_that_could_not_be_written_is_tried_again() {
         assert_eq!((names_of(&c, "a"), evicted(&c)), (AFTER.map(str::to_owned).to_vec(), vec![]));
         assert!(reclaimed(&c) && runs(&c, "a") && !runs(&c, "v"), "{:?}", c.notes("Preempted"));
     }
+}
+
+#[test]
+fn other_nodes_come_back_if_the_eviction_of_a_victim_is_refused_three_times() {
+    let mut c = bed(gates(&[]), ("100", "0"), -2);
+    another_borrows(&mut c);
+    c.fail.extend(vec![(Purpose::Evict, refusal()); 3]);
+    lose(&mut c, "a1", "p1");
+    c.advance(10);
+    assert!(c.notes("Preempted").is_empty() && runs(&c, "u"), "it is tried again");
+    c.advance(60);
+    let notes = c.notes("Preempted");
+    assert!(notes.len() == 1 && notes[0].starts_with("Workload/job-u: "), "{notes:?}");
+    assert_eq!(names_of(&c, "a"), ["d0", "d1", "b0", "b1"]);
+    assert!(evicted(&c).is_empty() && runs(&c, "a") && runs(&c, "v") && !runs(&c, "u"));
+}
+
+#[test]
+fn other_nodes_come_back_if_the_end_of_the_job_of_a_victim_is_refused_three_times() {
+    let mut c = bed(gates(&[]), ("100", "0"), -2);
+    another_borrows(&mut c);
+    c.fail.push_back((Purpose::StopJob, refusal()));
+    c.refuse = Some((Purpose::SuspendJob, refusal()));
+    lose(&mut c, "a1", "p1");
+    c.advance(20);
+    assert!(reclaimed(&c) && runs(&c, "u"), "it is tried again");
+    c.advance(30);
+    assert_eq!(names_of(&c, "a"), ["d0", "d1", "b0", "b1"]);
+    assert!(evicted(&c).is_empty() && runs(&c, "a") && runs(&c, "v") && !runs(&c, "u"));
+}
+
+#[test]
+fn the_whole_job_is_evicted_if_the_eviction_of_its_only_victim_is_refused_three_times() {
+    let mut c = bed(gates(&[]), ("100", "0"), -1);
+    c.fail.extend(vec![(Purpose::Evict, refusal()); 3]);
+    lose(&mut c, "a1", "p1");
+    c.advance(10);
+    assert!(evicted(&c).is_empty(), "{:?}", evicted(&c));
+    c.advance(60);
+    let notes = evicted(&c);
+    let said = "Workload/job-a: Workload was evicted as there was no replacement for unhealthy node(s): a1";
+    assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
+    assert!(c.notes("Preempted").is_empty() && runs(&c, "v"), "{:?}", c.notes("Preempted"));
 }
 
 #[test]
