@@ -251,6 +251,7 @@ impl Record {
 
     /// An object is gone.
     pub(crate) fn gone(&mut self, now: Timestamp, reference: &ObjectRef, uid: &str) {
+        self.unconfigured(now, reference);
         let at = self.millis(now);
         if let Some(seen) = self.seen.remove(reference) {
             self.close(seen.job, seen.hold, at);

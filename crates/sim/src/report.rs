@@ -431,6 +431,7 @@ mod tests {
             cohort: None,
             nominal: cores.to_vec(),
             stopped: false,
+            deleted: false,
         });
         for (from, to) in holds {
             let (from, to) = (from * 1000, to.map(|to| to * 1000));

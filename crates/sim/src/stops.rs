@@ -87,7 +87,8 @@ mod tests {
     use crate::{QuotaChange, Report};
 
     fn change(at: i64, node: &str, stopped: bool) -> QuotaChange {
-        QuotaChange { at, node: node.into(), is_queue: true, cohort: None, nominal: Vec::new(), stopped }
+        let (node, nominal) = (node.into(), Vec::new());
+        QuotaChange { at, node, is_queue: true, cohort: None, nominal, stopped, deleted: false }
     }
 
     fn stop(queue: &str, from: i64, to: Option<i64>) -> Stop {
@@ -133,6 +134,25 @@ mod tests {
         assert_eq!(stops(&record), all);
         record.cut(2500);
         assert_eq!(stops(&record), [local("a/main", stop("q", 0, None)), all[1].clone()]);
+    }
+
+    #[test]
+    fn what_is_deleted_is_not_stopped_any_more() {
+        let mut record = Record::new(jiff::Timestamp::UNIX_EPOCH);
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let stopped = json!({"spec": {"clusterQueue": "q", "stopPolicy": "Hold"}});
+        let local = ObjectRef::namespaced(Kind::LocalQueue, "a", "main");
+        let queue = ObjectRef::cluster(Kind::ClusterQueue, "q");
+        record.configured(at(0), &queue, &stopped);
+        record.configured(at(0), &local, &stopped);
+        record.gone(at(2), &local, "");
+        record.gone(at(3), &queue, "");
+        // Others of these names.
+        record.configured(at(5), &queue, &json!({"spec": {}}));
+        record.configured(at(6), &local, &stopped);
+        let local = |stop: Stop| Stop { local_queue: Some("a/main".into()), ..stop };
+        let all = [stop("q", 0, Some(3000)), local(stop("q", 0, Some(2000))), local(stop("q", 6000, None))];
+        assert_eq!(stops(&record), all);
     }
 
     #[test]

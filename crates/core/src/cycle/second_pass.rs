@@ -215,9 +215,8 @@ impl Scheduler {
     ) -> bool {
         let reservation = |id: WorkloadId| self.world.workloads.try_get(id)?.reservation();
         let stays = |&(id, since): &(WorkloadId, Time)| {
-            reservation(id).is_some_and(|held| {
-                held.reserved_at == since && (!held.evicted || held.eviction_refused())
-            })
+            reservation(id)
+                .is_some_and(|held| held.reserved_at == since && (!held.evicted || held.eviction_refused()))
         };
         let leaves = |&(id, _): &(WorkloadId, Time)| reservation(id).is_some_and(|held| held.evicted);
         let mut places = lent.pods.iter().flat_map(|pods| &pods.places);

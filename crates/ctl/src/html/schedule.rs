@@ -180,8 +180,8 @@ fn marks(record: &Record) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut reported = BTreeSet::new();
     for (before, now) in changes(&record.quotas) {
-        // An initial state is not a change.
-        let Some(before) = before else { continue };
+        // An initial state is not a change, and a deletion has an entry of its own.
+        let Some(before) = before.filter(|before| !before.deleted && !now.deleted) else { continue };
         let kind = if now.is_queue { "ClusterQueue" } else { "Cohort" };
         let mut push = |what, text| {
             reported.insert((now.at, format!("patch {kind} {}:", now.node)));
@@ -251,7 +251,7 @@ mod tests {
 
     fn change(at: i64, node: &str, cpu: i64, stopped: bool) -> QuotaChange {
         let nominal = vec![Holding { flavor: "spot".into(), resource: "cpu".into(), amount: cpu * 1000 }];
-        QuotaChange { at, node: node.into(), is_queue: true, cohort: None, nominal, stopped }
+        QuotaChange { at, node: node.into(), is_queue: true, cohort: None, nominal, stopped, deleted: false }
     }
 
     #[test]
@@ -284,5 +284,16 @@ mod tests {
             (9, "quota", "ClusterQueue q: 4 → 8 cpu of spot"),
         ];
         assert_eq!(found, expected.map(|(at, kind, text)| (at, kind, text.to_owned())));
+    }
+
+    #[test]
+    fn a_queue_that_is_deleted_does_not_continue_and_another_one_of_its_name_is_no_change_of_it() {
+        let mut record = Record::new(jiff::Timestamp::UNIX_EPOCH);
+        let deleted = QuotaChange { nominal: Vec::new(), deleted: true, ..change(5, "q", 4, false) };
+        record.quotas = vec![change(0, "q", 4, true), deleted, change(9, "q", 8, false)];
+        let what = TimelineEvent::Scenario { message: "delete ClusterQueue q".into() };
+        record.entries = vec![TimelineEntry { at: 5, job: None, what }];
+        let found: Vec<_> = marks(&record).into_iter().map(|m| (m.at, m.kind, m.text)).collect();
+        assert_eq!(found, [(5, "scenario", "delete ClusterQueue q".to_owned())]);
     }
 }

@@ -36,6 +36,7 @@ impl Record {
                     cohort,
                     nominal: nominal(&value["spec"]),
                     stopped: is_stopped(value),
+                    deleted: false,
                 };
                 self.quotas.push(change);
             }
@@ -51,6 +52,29 @@ impl Record {
                     let labels = labels.map(|(key, value)| (key.clone(), text(value).to_owned())).collect();
                     self.placed_flavors.insert(Arc::clone(&reference.name), (topology.into(), labels));
                 }
+            }
+            _ => {}
+        }
+    }
+
+    /// A queue or a Cohort is gone: it has no quota, and is not stopped any more.
+    pub(super) fn unconfigured(&mut self, now: Timestamp, reference: &ObjectRef) {
+        let at = self.millis(now);
+        match reference.kind {
+            Kind::LocalQueue => {
+                let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
+                let Some(seen) = self.local_queues.get_mut(&key).filter(|seen| seen.stopped) else { return };
+                seen.stopped = false;
+                let cluster_queue = Arc::clone(&seen.cluster_queue);
+                let queue = self.text(&format!("{}/{}", reference.namespace, reference.name));
+                self.local_stops.push(LocalStop { at, queue, cluster_queue, stopped: false });
+            }
+            Kind::ClusterQueue | Kind::Cohort => {
+                let is_queue = reference.kind == Kind::ClusterQueue;
+                let own = |of: &&QuotaChange| of.node == reference.name && of.is_queue == is_queue;
+                let Some(last) = self.quotas.iter().rev().find(own).cloned() else { return };
+                let nominal = Vec::new();
+                self.quotas.push(QuotaChange { at, nominal, stopped: false, deleted: true, ..last });
             }
             _ => {}
         }

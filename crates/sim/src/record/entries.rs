@@ -246,4 +246,6 @@ pub struct QuotaChange {
     pub nominal: Vec<Holding>,
     /// Whether its stop policy holds new work back.
     pub stopped: bool,
+    /// Whether it was deleted then: it has no quota, and is not stopped.
+    pub deleted: bool,
 }
