@@ -188,11 +188,19 @@ pub struct QuotaLine {
     /// What that was until `at`, if `before` is known.
     #[serde(default, skip_serializing_if = "is_none")]
     pub stop_policy_before: StopPolicy,
+    /// The ClusterQueue was deleted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleted: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_none(policy: &StopPolicy) -> bool {
     *policy == StopPolicy::None
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 impl QuotaLine {
@@ -208,6 +216,43 @@ impl QuotaLine {
     /// The stop policy at such a time.
     pub fn stopped_earlier(&self) -> StopPolicy {
         if self.before.is_some() { self.stop_policy_before } else { self.stop_policy }
+    }
+}
+
+/// A line about a LocalQueue that is stopped from `at` on, or is not stopped any more. One that is never stopped has no lines: there may be thousands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalQueueLine {
+    /// When.
+    pub at: Timestamp,
+    /// The namespace.
+    pub namespace: String,
+    /// The LocalQueue.
+    pub local_queue: String,
+    /// Its ClusterQueue.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster_queue: String,
+    /// Its stop policy. It is always there: by it this line differs from all others that name a LocalQueue.
+    pub stop_policy: StopPolicy,
+    /// What that was until `at`, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_policy_before: Option<StopPolicy>,
+    /// When the LocalQueue was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
+    /// The LocalQueue was deleted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleted: bool,
+}
+
+impl LocalQueueLine {
+    /// The stop policy at a time before this line, if nothing else is known of it. Of a LocalQueue that stood already when the process that writes
+    /// began, it is taken for what it was then.
+    pub fn stopped_earlier(&self, at: Timestamp) -> StopPolicy {
+        if self.created.is_some_and(|created| at < created) {
+            return StopPolicy::None;
+        }
+        self.stop_policy_before.unwrap_or(self.stop_policy)
     }
 }
 
@@ -237,6 +282,8 @@ pub enum Line {
     Workload(Box<WorkloadLine>),
     /// About a ClusterQueue.
     Quota(QuotaLine),
+    /// About a LocalQueue.
+    LocalQueue(LocalQueueLine),
     /// About the journal itself.
     Lost(LostLine),
     /// About what ended while no process wrote.
@@ -244,11 +291,12 @@ pub enum Line {
 }
 
 impl Line {
-    /// The ClusterQueue that it is about.
+    /// The ClusterQueue that it is about: of a line about a LocalQueue that of the LocalQueue.
     pub fn cluster_queue(&self) -> Option<&str> {
         match self {
             Self::Workload(line) => Some(&line.cluster_queue),
             Self::Quota(line) => Some(&line.cluster_queue),
+            Self::LocalQueue(line) => Some(&line.cluster_queue),
             Self::Lost(_) | Self::Missed(_) => None,
         }
     }
@@ -258,6 +306,7 @@ impl Line {
         match self {
             Self::Workload(line) => line.at,
             Self::Quota(line) => line.at,
+            Self::LocalQueue(line) => line.at,
             Self::Lost(line) => line.at,
             Self::Missed(line) => line.at,
         }
@@ -316,7 +365,19 @@ mod tests {
                 created: Some(since),
                 stop_policy: StopPolicy::HoldAndDrain,
                 stop_policy_before: StopPolicy::Hold,
+                deleted: true,
             }),
+            Line::LocalQueue(LocalQueueLine {
+                at: since,
+                namespace: "ns".to_owned(),
+                local_queue: "queue".to_owned(),
+                cluster_queue: "team".to_owned(),
+                stop_policy: StopPolicy::Hold,
+                stop_policy_before: Some(StopPolicy::None),
+                created: Some(since),
+                deleted: true,
+            }),
+            Line::LocalQueue(LocalQueueLine::default()),
             Line::Lost(LostLine { at: since, lost: 3 }),
             Line::Missed(MissedLine { at: since, missed: 3 }),
         ];
@@ -331,6 +392,13 @@ mod tests {
         let text = serde_json::to_string(&workload(Event::QuotaReserved { held: held() })).unwrap();
         let expected = r#"{"at":"1970-01-01T00:00:00Z","namespace":"ns","workload":"w","uid":"u","localQueue":"queue","clusterQueue":"team","what":"QuotaReserved","usage":{"spot":{"cpu":"4"}}}"#;
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_a_later_version_says_of_a_workload_is_no_line_about_its_local_queue() {
+        let mut later = serde_json::to_value(workload(Event::Deleted)).unwrap();
+        later["what"] = "Paused".into();
+        assert!(serde_json::from_value::<Line>(later).is_err());
     }
 
     #[test]

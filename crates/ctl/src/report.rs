@@ -83,6 +83,7 @@ impl ReportArgs {
             |wanted: &str| line.cluster_queue().is_none_or(|queue| queue.is_empty() || queue == wanted);
         let of_namespace = |wanted: &str| match line {
             Line::Workload(line) => line.namespace == wanted,
+            Line::LocalQueue(line) => line.namespace == wanted,
             Line::Quota(_) | Line::Lost(_) | Line::Missed(_) => true,
         };
         self.clusterqueue.as_deref().is_none_or(queue) && namespace.is_none_or(of_namespace)

@@ -6,10 +6,14 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::{self, WorkloadCondition as Type, reason};
-use sluice_api::journal::{Event, Line, MissedLine, Outcome, QuotaLine, Usage, Why, WorkloadLine, cut};
+use sluice_api::journal::{
+    Event, Line, LocalQueueLine, MissedLine, Outcome, QuotaLine, Usage, Why, WorkloadLine, cut,
+};
 use sluice_api::slim;
-use sluice_api::v1beta2::{AdmissionCheckState, CheckState, ClusterQueue, WorkloadStatus};
-use sluice_core::{Amount, WorkloadKey};
+use sluice_api::v1beta2::{
+    AdmissionCheckState, CheckState, ClusterQueue, LocalQueue, StopPolicy, WorkloadStatus,
+};
+use sluice_core::{Amount, Name, WorkloadKey};
 use sluice_quantity::quantity_of;
 
 use crate::config::EngineConfig;
@@ -104,6 +108,16 @@ impl Engine {
             let stop_policy_before = known.map(|known| known.spec.stop_policy).unwrap_or_default();
             let line = QuotaLine { before, stop_policy_before, ..quota_line(name, queue, self.now) };
             self.outbox.push(Effect::Journal(Box::new(Line::Quota(line))));
+        }
+    }
+
+    /// Hands out the stop policy of a LocalQueue that stops, continues, or goes while it is stopped. The stored version is still the old one.
+    pub(crate) fn journal_local_queue(&mut self, key: &(Name, Name), queue: Option<&LocalQueue>) {
+        if self.config.journal {
+            let known = self.world.local_queues.get(key).map(|known| &**known);
+            if let Some(line) = local_queue_line(key, known, queue, self.now) {
+                self.outbox.push(Effect::Journal(Box::new(Line::LocalQueue(line))));
+            }
         }
     }
 }
@@ -371,8 +385,41 @@ fn quota_line(name: &str, queue: Option<&ClusterQueue>, at: Timestamp) -> QuotaL
     let created = queue.and_then(|queue| queue.metadata.creation_timestamp.as_ref()).map(|time| time.0);
     let nominal = queue.map(nominal).unwrap_or_default();
     let stop_policy = queue.map(|queue| queue.spec.stop_policy).unwrap_or_default();
-    let cluster_queue = name.to_owned();
-    QuotaLine { at, cluster_queue, cohort, nominal, created, stop_policy, ..QuotaLine::default() }
+    let (cluster_queue, deleted) = (name.to_owned(), queue.is_none());
+    QuotaLine { at, cluster_queue, cohort, nominal, created, stop_policy, deleted, ..QuotaLine::default() }
+}
+
+/// What there is to say of a LocalQueue that was `known` so. Without a queue: it was deleted.
+fn local_queue_line(
+    (namespace, name): &(Name, Name),
+    known: Option<&LocalQueue>,
+    queue: Option<&LocalQueue>,
+    at: Timestamp,
+) -> Option<LocalQueueLine> {
+    let of = queue.or(known)?;
+    let before = known.map(|known| known.spec.stop_policy);
+    let stop_policy = queue.map(|queue| queue.spec.stop_policy).unwrap_or_default();
+    let is_said = match before {
+        Some(before) => before != stop_policy,
+        // It may continue since a time at which no process wrote.
+        None => stop_policy != StopPolicy::None || says_stopped(of),
+    };
+    is_said.then(|| LocalQueueLine {
+        at,
+        namespace: namespace.to_string(),
+        local_queue: name.to_string(),
+        cluster_queue: of.spec.cluster_queue.clone().unwrap_or_default(),
+        stop_policy,
+        stop_policy_before: before,
+        created: of.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        deleted: queue.is_none(),
+    })
+}
+
+/// Whether a LocalQueue was stopped when its status was written.
+fn says_stopped(queue: &LocalQueue) -> bool {
+    let active = queue.status.as_ref().and_then(|of| conditions::find(&of.conditions, conditions::ACTIVE));
+    active.is_some_and(|active| active.status == "False" && active.reason == reason::STOPPED)
 }
 
 fn nominal(queue: &ClusterQueue) -> BTreeMap<String, BTreeMap<String, String>> {

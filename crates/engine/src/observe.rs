@@ -1,5 +1,6 @@
 //! Handles what was seen: objects, deletions, complete lists, objects that are set aside.
 
+mod local_queue;
 mod slim_job;
 
 use std::sync::Arc;
@@ -174,31 +175,6 @@ impl Engine {
         }
     }
 
-    fn observe_local_queue(&mut self, reference: ObjectRef, queue: Box<sluice_api::v1beta2::LocalQueue>) {
-        let key = (Arc::clone(&reference.namespace), Arc::clone(&reference.name));
-        let spec = queues::local_queue(&queue);
-        let same_but_for_usage = |old: &sluice_api::v1beta2::LocalQueue| {
-            let mut old = queues::local_queue(old);
-            old.consumed.clone_from(&spec.consumed);
-            old == spec
-        };
-        let known = self.world.local_queues.get(&key);
-        let changed = known.is_none_or(|old| !same_but_for_usage(old));
-        if changed && let Some(old) = known {
-            self.changes.note(self.now, &reference, &old.spec, &queue.spec);
-        }
-        self.observe_custom_labels(&reference, &queue.metadata);
-        self.world.put_local_queue(key.clone(), queue);
-        if changed {
-            self.queue_moved(&reference);
-            self.scheduler.set_local_queue(spec);
-            self.request_cycle();
-            self.hotswap_stale();
-            self.mark_workloads_of_queue(&key);
-        }
-        self.dirty.statuses.insert(reference);
-    }
-
     fn observe_workload(&mut self, workload: slim::Workload) {
         let key = ingest::workload::key(&workload);
         let known = self.world.workloads.get(&key).map(|entry| &entry.object.metadata);
@@ -343,15 +319,7 @@ impl Engine {
                 self.quota_changed();
                 self.mark_workloads_of_cluster_queue(name);
             }
-            Kind::LocalQueue => {
-                let key = (Arc::clone(&object.namespace), Arc::clone(name));
-                self.world.take_local_queue(&key);
-                self.queue_moved(object);
-                self.scheduler.remove_local_queue(&key.0, &key.1);
-                self.request_cycle();
-                self.hotswap_stale();
-                self.mark_workloads_of_queue(&key);
-            }
+            Kind::LocalQueue => self.forget_local_queue(object),
             Kind::Cohort => {
                 if let Some(old) = self.world.cohorts.remove(name) {
                     self.mark_flavors_of(&old.spec.resource_groups);

@@ -116,7 +116,7 @@ impl Collector {
                 self.quotas.entry(line.cluster_queue.clone()).or_default().insert(line.at, line);
             }
             Line::Lost(line) => self.lost = self.lost.saturating_add(line.lost),
-            Line::Missed(_) => {}
+            Line::LocalQueue(_) | Line::Missed(_) => {}
         }
     }
 

@@ -86,7 +86,7 @@ impl<'a> Wanted<'a> {
                 | Event::Released { since, .. } => since <= until,
                 _ => false,
             },
-            Line::Quota(_) => true,
+            Line::Quota(_) | Line::LocalQueue(_) => true,
             Line::Lost(_) | Line::Missed(_) => false,
         }
     }

@@ -432,3 +432,45 @@ fn a_queue_that_is_stopped_and_continues_has_a_line_each_time() {
     });
     assert_eq!(lines.collect::<Vec<_>>(), [["None", "None"], ["None", "Hold"], ["Hold", "None"]]);
 }
+
+#[test]
+fn a_local_queue_has_a_line_when_it_stops_or_continues_and_none_otherwise() {
+    let mut c = cluster("2");
+    let queue = ObjectRef::namespaced(Kind::LocalQueue, "team-a", "lq");
+    let said = |c: &Cluster| {
+        let lines = c.journal.iter().filter_map(|line| match line {
+            Line::LocalQueue(line) => Some(json!([line.stop_policy_before, line.stop_policy, line.deleted])),
+            _ => None,
+        });
+        lines.collect::<Vec<_>>()
+    };
+    assert!(said(&c).is_empty());
+    let set = |c: &mut Cluster, policy: &str| {
+        c.advance(10);
+        c.api.edit(&queue, &json!({"spec": {"stopPolicy": policy}}));
+    };
+    for policy in ["Hold", "HoldAndDrain", "None", "Hold"] {
+        set(&mut c, policy);
+        c.settle();
+    }
+    let mut lines = vec![
+        json!(["None", "Hold", false]),
+        json!(["Hold", "HoldAndDrain", false]),
+        json!(["HoldAndDrain", "None", false]),
+        json!(["None", "Hold", false]),
+    ];
+    assert_eq!(said(&c), lines);
+    // A process that begins says which are stopped, and which were when the one before it ended.
+    c.restart();
+    set(&mut c, "None");
+    c.restart();
+    c.settle();
+    lines.extend([json!([null, "Hold", false]), json!([null, "None", false])]);
+    assert_eq!(said(&c), lines);
+    set(&mut c, "Hold");
+    c.settle();
+    c.api.delete(&queue);
+    c.settle();
+    lines.extend([json!(["None", "Hold", false]), json!(["Hold", "None", true])]);
+    assert_eq!(said(&c), lines);
+}

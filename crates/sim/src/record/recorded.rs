@@ -1,19 +1,17 @@
 //! A record of what really happened, from the lines of the manager's journal (docs/tasks/journal.md).
 
+mod queues;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::json;
 use sluice_api::conditions::reason;
-use sluice_api::journal::{Event, Line, Outcome, QuotaLine, Usage, Why, WorkloadLine};
-use sluice_api::v1beta2::StopPolicy;
+use sluice_api::journal::{Event, Line, Outcome, Usage, Why, WorkloadLine};
 use sluice_engine::Kind;
 use sluice_quantity::{Quantity, amount_of};
 
-use super::{
-    Hold, HoldEnd, Holding, JobRecord, QuotaChange, Record, TimelineEntry, TimelineEvent, show_amount,
-};
+use super::{Hold, HoldEnd, Holding, JobRecord, Record, TimelineEntry, TimelineEvent};
 
 /// A record of a past time, or of the time up to now.
 #[derive(Clone, Debug)]
@@ -78,6 +76,7 @@ impl Reading {
             Line::Workload(line) if matches!(line.event, Event::Checked { .. } | Event::PodsReady) => {}
             Line::Workload(line) => self.workload(*line),
             Line::Quota(line) => self.quota(&line),
+            Line::LocalQueue(line) => self.local_queue(&line),
             Line::Lost(line) => {
                 self.lost = self.lost.saturating_add(line.lost);
                 self.record.scenario(line.at, &format!("the journal lacks {} lines before this", line.lost));
@@ -86,18 +85,12 @@ impl Reading {
         }
     }
 
-    /// Derives the state before the end from a later line: what was held, and the quota.
+    /// Derives the state before the end from a later line: what was held, the quota, and what was stopped.
     fn before(&mut self, line: Line, until: Timestamp) {
         match line {
             Line::Workload(line) => self.held_before(&line, until),
-            Line::Quota(line) => {
-                let known = self.record.quotas.iter().any(|change| *change.node == *line.cluster_queue);
-                if let Some(nominal) = line.earlier(until).filter(|_| !known).cloned() {
-                    let at = line.created.unwrap_or(self.record.start).max(self.record.start);
-                    let stop_policy = line.stopped_earlier();
-                    self.quota(&QuotaLine { at, nominal, stop_policy, before: None, ..line });
-                }
-            }
+            Line::Quota(line) => self.quota_before(line, until),
+            Line::LocalQueue(line) => self.local_queue_before(line, until),
             Line::Lost(_) | Line::Missed(_) => {}
         }
     }
@@ -382,50 +375,6 @@ impl Reading {
         }
     }
 
-    fn quota(&mut self, line: &QuotaLine) {
-        let is_known = self.record.quotas.iter().any(|change| *change.node == *line.cluster_queue);
-        if !is_known
-            && let Some(before) = line.before.as_ref().filter(|before| !before.is_empty())
-            && line.at > self.record.start
-        {
-            // The amount before its first change is in that entry.
-            let at = line.created.unwrap_or(self.record.start).max(self.record.start);
-            let (nominal, stop_policy) = (before.clone(), line.stopped_earlier());
-            let earlier = QuotaLine { at, nominal, stop_policy, before: None, ..line.clone() };
-            self.quota(&earlier);
-        }
-        let nominal = self.amounts(&line.nominal).to_vec();
-        let record = &mut self.record;
-        let node = record.text(&line.cluster_queue);
-        let cohort = (!line.cohort.is_empty()).then(|| record.text(&line.cohort));
-        let before = record.quotas.iter().rev().find(|change| change.node == node);
-        let stopped = line.stop_policy != StopPolicy::None;
-        if before.is_some_and(|before| {
-            before.nominal == nominal && before.cohort == cohort && before.stopped == stopped
-        }) {
-            return;
-        }
-        let was_stopped = before.map(|before| before.stopped);
-        // The first known spec of a queue also counts for the time before, since its creation.
-        let made = line.created.map_or(0, |created| record.millis(created));
-        let at = if before.is_some() { record.millis(line.at) } else { made.max(0) };
-        if before.is_some_and(|before| before.nominal != nominal) && at > 0 {
-            let quota: Vec<String> = nominal
-                .iter()
-                .map(|one| {
-                    format!("{} {} of {}", show_amount(&one.resource, one.amount), one.resource, one.flavor)
-                })
-                .collect();
-            record
-                .scenario(line.at, &format!("patch ClusterQueue {node}: nominalQuota {}", quota.join(", ")));
-        }
-        if was_stopped.is_some_and(|was| was != stopped) && at > 0 {
-            let policy = json!({"spec": {"stopPolicy": line.stop_policy}});
-            record.scenario(line.at, &format!("patch ClusterQueue {node}: {policy}"));
-        }
-        record.quotas.push(QuotaChange { at: at.max(0), node, is_queue: true, cohort, nominal, stopped });
-    }
-
     fn amounts(&mut self, usage: &Amounts) -> Arc<[Holding]> {
         let mut found = Vec::new();
         for (flavor, resources) in usage {
@@ -457,6 +406,7 @@ impl Reading {
         self.record.leave_out_what_was_before();
         self.record.entries.sort_by_key(|entry| entry.at);
         self.record.quotas.sort_by_key(|change| change.at);
+        self.record.local_stops.sort_by_key(|change| change.at);
         Recorded { record: self.record, end, lost: self.lost }
     }
 
