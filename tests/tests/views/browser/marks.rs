@@ -109,6 +109,7 @@ pub fn day_is_drawn(drawn: &Value) {
     assert_eq!(drawn["bars"], serde_json::json!([2, 1, 0]), "{drawn}");
     let begins = [
         "idle is stopped\n0s – ",
+        "vision/held is stopped\n0s – ",
         "team is stopped\n1h40m – 1h50m (09:40 – 09:50 UTC)",
         "unused is stopped\n30m – ",
     ];

@@ -127,20 +127,26 @@ export function fromJournal(content) {
     const quota = line.nominal ? got(line.nominal) : "", queue = text(line.clusterQueue);
     if (quota && nominal.has(queue) && nominal.get(queue) !== quota) timeline.push({ at: when, event: "scenario", message: `patch ClusterQueue ${queue}: nominalQuota ${quota}` });
     if (quota) nominal.set(queue, quota);
-    if (line.nominal && queue) {
-      const policy = text(line.stopPolicy) || "None", isStopped = policy !== "None";
-      const stopped = (from) => { const stop = { queue, from, to: null }; stops.push(stop); return stop; };
-      if (!open.has(queue)) {
+    // A line about a LocalQueue always has its stop policy, which no line about a Workload has.
+    const localQueue = !line.nominal && text(line.stopPolicy) ? `${text(line.namespace)}/${text(line.localQueue)}` : undefined;
+    if (localQueue || (line.nominal && queue)) {
+      const key = localQueue ?? queue, named = localQueue ? `LocalQueue ${localQueue}` : `ClusterQueue ${queue}`;
+      const policy = text(line.stopPolicy) || "None", isStopped = policy !== "None", isDeleted = line.deleted === true;
+      const stopped = (from) => { const stop = { queue, localQueue, from, to: null }; stops.push(stop); return stop; };
+      if (!open.has(key)) {
         // The first line of a queue says what it was before, since its creation, if that is known.
-        const before = line.before ? !["", "None"].includes(text(line.stopPolicyBefore)) : isStopped;
-        open.set(queue, before ? stopped(time(line.created)) : null);
+        const isKnown = localQueue ? text(line.stopPolicyBefore) : line.before;
+        const before = isKnown ? !["", "None"].includes(text(line.stopPolicyBefore)) : isStopped;
+        open.set(key, before ? stopped(time(line.created)) : null);
       }
-      const stop = open.get(queue);
-      if (isStopped !== Boolean(stop)) {
-        timeline.push({ at: when, event: "scenario", message: `patch ClusterQueue ${queue}: ${JSON.stringify({ spec: { stopPolicy: policy } })}` });
+      const stop = open.get(key);
+      if (isDeleted ? stop || (!localQueue && nominal.has(queue)) : isStopped !== Boolean(stop)) {
+        timeline.push({ at: when, event: "scenario", message: isDeleted ? `delete ${named}` : `patch ${named}: ${JSON.stringify({ spec: { stopPolicy: policy } })}` });
         if (stop) stop.to = when;
-        open.set(queue, isStopped ? stopped(when) : null);
+        open.set(key, isStopped ? stopped(when) : null);
       }
+      // Another queue of its name is no change of it.
+      if (isDeleted && !localQueue) nominal.delete(queue);
     }
     if (Number.isFinite(line.lost)) timeline.push({ at: when, event: "scenario", message: `the journal lacks ${line.lost} lines before this` });
     // What checks said and when pods were ready is no part of a schedule.
@@ -170,5 +176,5 @@ export function fromJournal(content) {
   }
   // A queue that was stopped before is stopped from the beginning on.
   const after = (at) => (at > start ? (at - start) / SECOND : 0);
-  return { start: new Date(start).toISOString(), seconds: (end - start) / SECOND, timeline, stops: stops.map(({ queue, from, to }) => ({ queue, from: after(from), to: to === null ? null : after(to) })), totals, flavors: [], cut };
+  return { start: new Date(start).toISOString(), seconds: (end - start) / SECOND, timeline, stops: stops.map(({ queue, localQueue, from, to }) => ({ queue, localQueue, from: after(from), to: to === null ? null : after(to) })), totals, flavors: [], cut };
 }
