@@ -55,6 +55,8 @@ pub struct Budgets {
     /// The search for room when node pools fail, by name.
     #[serde(default)]
     hotswap: BTreeMap<String, crate::hotswap_bench::Budget>,
+    /// The search for nodes that the cohort has lent out, by the name of the world.
+    lent: BTreeMap<String, crate::lent_bench::Budget>,
     /// Placements that were refused, while their nodes are as they were.
     pub untouched: crate::hotswap_bench::UntouchedBudget,
     /// Single events of nodes and pods, by the name of the world.
@@ -138,6 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut budgets, cases) = budgets()?;
     if args.counts {
         budgets.hotswap.retain(|_, budget| budget.is_small());
+        budgets.lent.retain(|_, budget| budget.is_small());
         budgets.pods.retain(|_, budget| budget.is_small());
     }
     let mut failures = Vec::new();
@@ -191,6 +194,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         println!();
         crate::hotswap_bench::table(&budgets.hotswap, &mut failures)?;
+        println!();
+        crate::lent_bench::table(&budgets.lent, &mut failures)?;
         println!();
         crate::pods_bench::table(&budgets.pods, &mut failures)?;
     }

@@ -3,26 +3,22 @@
 //! Lowest domains that are counted, domains that are put in order, queues that are notified, pods that are read and passes over everything have budgets;
 //! the CPU time in which the engine takes the event in is reported.
 //!
-//! And the longest page of what is asked page by page there: the gauges of a scrape, and the account of a JobSet that no domain is large enough for.
+//! And the longest page of what is asked page by page there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use sluice_api::job::JobKind;
-use sluice_engine::metrics::{SCRAPE_PAGE, Scrape};
-use sluice_engine::{Accounting, Kind, ObjectRef};
+use sluice_engine::{Kind, ObjectRef};
 
 use crate::beds::{Bed, TPU};
 use crate::case::stopwatch;
 
+mod pages;
+
 /// The CPU time in which an event is taken in: a goal, not a budget.
 const GOAL_US: f64 = 10.0;
-/// The CPU time of a page: a goal, not a budget.
-const PAGE_GOAL_MS: f64 = 5.0;
-/// The size of a page of an account, as the manager requests it.
-const PAGE: usize = 250;
 /// How often each event happens. The median of the times is shown, and the largest counts.
 const ROUNDS: usize = 9;
 /// Nodes of a rack.
@@ -34,8 +30,8 @@ const RACK: usize = 50;
 pub struct Budget {
     /// The number of racks of 50 nodes.
     racks: usize,
-    /// What the longest page looks at.
-    page: usize,
+    /// What the longest page looks at, by the answer.
+    page: BTreeMap<String, usize>,
     /// By what happens.
     event: BTreeMap<String, Counts>,
 }
@@ -102,39 +98,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) {
             let counted: Vec<String> = counted.collect();
             println!("  {what:<36} {us:>7.1} µs{late:<1} {}", counted.join(", "));
         }
-        for (what, (time, looks)) in pages(&bed) {
-            let ms = time.as_secs_f64() * 1e3;
-            let late = if ms > PAGE_GOAL_MS { "*" } else { "" };
-            println!("  {what:<36} {ms:>7.1} ms{late:<1} {looks} looks ({})", budget.page);
-            if looks > budget.page {
-                failures.push(format!("events {name}: {what}: {looks} looks, at most {}", budget.page));
-            }
-        }
+        pages::table(name, &mut bed, &budget.page, failures);
     }
-}
-
-/// The longest page of each kind: its time, and what it looked at.
-fn pages(bed: &Bed) -> [(&'static str, (Duration, usize)); 2] {
-    let engine = &bed.c.engine;
-    let mut scrape = Scrape::default();
-    let gauges = longest(|| engine.scrape(&mut scrape, SCRAPE_PAGE));
-    let mut accounting = Accounting::new(Some(Kind::Job(JobKind::JOB_SET)), "team-a", "large");
-    let account = longest(|| engine.account_page(&mut accounting, PAGE));
-    [
-        ("the longest page of the gauges", (gauges, scrape.largest_page())),
-        ("the longest page of an account", (account, accounting.largest_page())),
-    ]
-}
-
-/// Turns pages until the last; how long the longest took.
-fn longest(mut page: impl FnMut() -> bool) -> Duration {
-    let (mut longest, mut done) = (Duration::ZERO, false);
-    while !done {
-        let began = stopwatch::now();
-        done = page();
-        longest = longest.max(stopwatch::now().saturating_sub(began));
-    }
-    longest
 }
 
 /// JobSets of four pods in one rack each that run, and one that no rack is large enough for, in a world of `racks` racks.

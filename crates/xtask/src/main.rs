@@ -10,6 +10,7 @@ mod docs;
 mod engine_bench;
 mod events_bench;
 mod hotswap_bench;
+mod lent_bench;
 mod manifests;
 mod mutants;
 mod pods_bench;
@@ -55,6 +56,8 @@ enum Command {
     Events,
     /// Measure the search for room when many node pools fail.
     Hotswap(hotswap_bench::Args),
+    /// Measure the search for nodes that the cohort has lent out.
+    Lent(lent_bench::Args),
     /// Write the chart's CRDs and the plain manifests of config/.
     Manifests(manifests::Args),
     /// Change the core on purpose, and see whether a test notices.
@@ -87,6 +90,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
         Command::Engine(args) => engine_bench::run(&args),
         Command::Events => bench::run_events(),
         Command::Hotswap(args) => hotswap_bench::run(&args),
+        Command::Lent(args) => lent_bench::run(&args),
         Command::Pods(args) => pods_bench::run(&args),
         Command::Manifests(args) => manifests::run(&args),
         Command::Mutants(args) => mutants::run(&args),

@@ -13,6 +13,7 @@ fn no_count_is_above_its_budget() {
         "churn-baseline",
         "2 takeover",
         "hotswap, ",
+        "lent, ",
         "2 all run",
         "3 one says something",
         "refused placements",

@@ -42,6 +42,7 @@ pub struct FitSearch {
     flavor: Name,
     next: FitStep,
     found: LargestFits,
+    largest: usize,
 }
 
 /// What is looked for next.
@@ -58,7 +59,12 @@ enum FitStep {
 impl FitSearch {
     /// The search on the nodes of this flavor, of which nothing is known yet.
     pub fn new(flavor: Name) -> Self {
-        Self { flavor, next: FitStep::Sizes, found: LargestFits::default() }
+        Self { flavor, next: FitStep::Sizes, found: LargestFits::default(), largest: 0 }
+    }
+
+    /// The largest number of hosts, or of classes of Workloads, that one step visited: 32 count as one.
+    pub fn largest_step(&self) -> usize {
+        self.largest
     }
 
     /// The flavor, and what was found.
@@ -117,7 +123,9 @@ impl Engine {
             FitStep::End => return None,
         };
         search.next = next;
-        Some(visited.div_ceil(LIGHT))
+        let looks = visited.div_ceil(LIGHT);
+        search.largest = search.largest.max(looks);
+        Some(looks)
     }
 
     /// The next step of the gauges of a flavor with a topology: how many pods of each size, and of each shape that waits, fit into one domain of each

@@ -77,6 +77,7 @@ fn a_page_about_a_large_topology_makes_one_pass_over_its_nodes_at_most() {
     while !c.engine.search_fits(&mut search) {
         steps += 1;
     }
+    assert_eq!(search.largest_step(), PASS, "one pass");
     let (flavor, LargestFits { sizes, shapes }) = search.into_found();
     assert_eq!((&*flavor, sizes.len(), shapes.len()), ("tas", 2, 8 * 2));
     assert_eq!(steps, 8 + 2, "the sizes, what waits, and each shape");
