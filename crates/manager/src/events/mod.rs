@@ -46,7 +46,7 @@ const LONGEST_ASKED: Duration = Duration::from_mins(1);
 /// How often one is sent before it is given up: for a minute, or as long as the API server asks for, so that one that can never succeed does not keep
 /// the others for good.
 const ATTEMPTS: u32 = 9;
-/// The same where only this event may be concerned: a webhook of its namespace does not answer, say.
+/// The same where only this event may be concerned: a webhook of its namespace does not answer, say, or its namespace has its own limit of events.
 const FEW_ATTEMPTS: u32 = 2;
 /// Any time at all: nothing is due.
 const IDLE: Duration = Duration::from_hours(1);
@@ -226,7 +226,8 @@ fn receive(dedup: &mut Dedup<Key>, answers: &mut mpsc::Receiver<(Key, bool)>) {
     }
 }
 
-/// Sends a request until it is answered, refused, or given up. Writes learn if the API server has too many requests.
+/// Sends a request until it is answered, refused, or given up. Writes learn if the API server has too many requests: then it says when to try again,
+/// and a limit of events alone (the admission plugin `EventRateLimit`) does not.
 async fn send(client: &Client, call: &Call, pauses: Backoff, traffic: &Traffic) -> Result<(), CallError> {
     let mut failures = 0;
     loop {
@@ -238,11 +239,14 @@ async fn send(client: &Client, call: &Call, pauses: Backoff, traffic: &Traffic) 
             }
             Err(error) => error,
         };
-        if error.code() == Some(429) && !error.is_of_admission() {
+        let too_many = error.code() == Some(429);
+        let is_its_own = error.is_of_admission()
+            || matches!(error, CallError::Timeout { .. })
+            || too_many && error.retry_after().is_none();
+        if too_many && !is_its_own {
             traffic.refused(Instant::now());
         }
         failures += 1;
-        let is_its_own = error.is_of_admission() || matches!(error, CallError::Timeout { .. });
         let attempts = if is_its_own { FEW_ATTEMPTS } else { ATTEMPTS };
         if !error.is_transient() || failures >= attempts {
             return Err(error);

@@ -231,15 +231,28 @@ fn a_request_pauses_for_as_long_as_the_api_server_asks_up_to_a_minute() {
 #[tokio::test]
 async fn an_event_that_is_refused_for_too_many_requests_lowers_the_limit_of_writes() {
     let webhook = r#"admission webhook "policy.example.com" denied the request"#;
-    for (reason, lowers) in [("TooManyRequests", true), (webhook, false)] {
-        let client =
-            fake_api::client(move |_: Method, _, _| std::future::ready(fake_api::failed(429, reason)));
+    let of_events = "limit reached on type Namespace for key ns";
+    let (few, all) = (u64::from(FEW_ATTEMPTS), u64::from(ATTEMPTS));
+    for (reason, asks, attempts) in
+        [("TooManyRequests", true, all), (webhook, true, few), (webhook, false, few), (of_events, false, few)]
+    {
+        let asked = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let client = fake_api::client(move |_: Method, _, _| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let mut answer = fake_api::failed(429, reason);
+            if asks {
+                answer.headers_mut().insert("Retry-After", "0".parse().unwrap());
+            }
+            std::future::ready(answer)
+        });
         let event = event(ObjectRef::namespaced(Kind::Workload, "ns", "w"), "note");
         let call = create(&event, "w.1".to_owned(), &reporter(None), Timestamp::UNIX_EPOCH);
         let traffic = Traffic::default();
         let before = traffic.limit();
         send(&client, &call, Backoff::millis(1, 1), &traffic).await.unwrap_err();
-        assert_eq!(traffic.limit() < before, lowers, "{reason}");
+        assert_eq!(traffic.limit() < before, attempts == all, "{reason}");
+        assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), attempts, "{reason}");
     }
 }
 
