@@ -172,8 +172,10 @@ impl Engine {
         }
         if open.purpose == Purpose::Read
             && let Some(entry) = job_key(&open.object).and_then(|key| self.world.jobs.get_mut(&key))
+            && std::mem::take(&mut entry.uncertain)
+            && !entry.view.suspended
         {
-            entry.uncertain = false;
+            entry.retry.succeeded(Purpose::StartJob);
         }
         self.note_deletion(&open);
         if open.purpose == Purpose::DeletePod {
@@ -439,7 +441,9 @@ impl Engine {
             return;
         };
         if std::mem::take(&mut entry.uncertain) {
-            if !reserved(&entry.object.status) {
+            if reserved(&entry.object.status) {
+                entry.retry.succeeded(Purpose::ReserveQuota);
+            } else {
                 self.reservation_failed(key);
             }
             self.sync_core(key);

@@ -44,7 +44,7 @@ struct Failed {
     away: bool,
     /// How many pauses of this row of failures ended early, as the API server answered other writes.
     early: u8,
-    /// The purpose of the last failed write: only its success ends the row.
+    /// The purpose of the last failed write: only its success ends the row. None while only looks at the object have failed, and any success ends it.
     purpose: Option<Purpose>,
     /// The text of the last event about it.
     reported: Option<String>,
@@ -90,10 +90,8 @@ impl Retry {
 
     /// A write succeeded. If another one failed before, that is no reason to retry the other one at once: the two might alternate endlessly.
     pub fn succeeded(&mut self, purpose: Purpose) {
-        // Looking at an object says nothing of how writes on it fare.
-        if purpose != Purpose::Read {
-            self.0.take_if(|failed| failed.purpose.is_none_or(|failed| failed == purpose));
-        }
+        // Looking at an object says nothing of how writes on it fare, and is never the purpose of a row.
+        self.0.take_if(|failed| failed.purpose.is_none_or(|failed| failed == purpose));
     }
 
     /// A newer version of the object was seen.
@@ -152,7 +150,7 @@ impl Failed {
             }
         };
         if self.until.is_some_and(|until| now.duration_since(until) > FORGOTTEN) {
-            (self.failures, self.refusals, self.early) = (0, 0, 0);
+            (self.failures, self.refusals, self.early, self.purpose) = (0, 0, 0, None);
         }
         let asked = match error {
             WriteError::Later { seconds, .. } => i64::try_from(*seconds).unwrap_or(ASKED).min(ASKED),
@@ -161,14 +159,17 @@ impl Failed {
         let wait = backoff.doubled(self.failures.into()).max(asked.saturating_mul(1_000));
         let until = now.checked_add(SignedDuration::from_millis(wait)).unwrap_or(now);
         self.failures = self.failures.saturating_add(1);
-        let before = if self.purpose == Some(purpose) { self.refusals } else { 0 };
-        let refused = matches!(error, WriteError::Refused(_));
-        self.refusals = if refused { before.saturating_add(1) } else { 0 };
-        self.lost = error.is_transient() || self.lost && matches!(error, WriteError::AlreadyExists(_));
         self.conflict = matches!(error, WriteError::Conflict(_));
         self.away = matches!(error, WriteError::Transient(_)) && self.early < EARLY && self.failures > SHORT;
         self.until = Some(until);
-        self.purpose = Some(purpose);
+        // A failed look changes nothing about the write whose fate it asks for.
+        if purpose != Purpose::Read {
+            let before = if self.purpose == Some(purpose) { self.refusals } else { 0 };
+            let refused = matches!(error, WriteError::Refused(_));
+            self.refusals = if refused { before.saturating_add(1) } else { 0 };
+            self.lost = error.is_transient() || self.lost && matches!(error, WriteError::AlreadyExists(_));
+            self.purpose = Some(purpose);
+        }
         until
     }
 }
@@ -217,6 +218,24 @@ mod tests {
             now = until;
         }
         assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300]);
+    }
+
+    #[test]
+    fn a_row_with_failed_looks_ends_with_the_write_that_failed_before_them() {
+        let mut retry = Retry::default();
+        retry.failed(Purpose::Evict, &WriteError::Transient("the connection was cut".to_owned()), T0);
+        for _ in 0..REFUSALS {
+            retry.failed(Purpose::Read, &refused(), T0);
+        }
+        assert!(retry.is_lost() && !retry.is_refused(), "only the looks are refused");
+        retry.succeeded(Purpose::Read);
+        retry.succeeded(Purpose::Pend);
+        assert!(retry.has_failed());
+        retry.succeeded(Purpose::Evict);
+        assert!(!retry.has_failed());
+        retry.failed(Purpose::Read, &refused(), T0);
+        retry.succeeded(Purpose::Read);
+        assert!(!retry.has_failed(), "nothing else has failed");
     }
 
     #[test]

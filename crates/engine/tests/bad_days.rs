@@ -317,6 +317,25 @@ fn a_job_whose_start_was_not_answered_is_read_before_its_quota_is_given_back() {
 }
 
 #[test]
+fn what_a_look_shows_to_be_written_does_not_count_as_failed_any_more() {
+    let refused = || WriteError::Refused("not yet".to_owned());
+    for (lost, later) in [(Purpose::ReserveQuota, Purpose::Evict), (Purpose::StartJob, Purpose::StopJob)] {
+        let mut c = Cluster::plain();
+        c.api.simple("1", &json!({}));
+        c.lost = Some(lost);
+        c.fail.extend(vec![(Purpose::Read, refused()); 3]);
+        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        c.advance(20);
+        assert!(!c.api.job("a").view.suspended && c.fail.is_empty(), "{lost:?}");
+        c.fail.push_back((later, refused()));
+        let workload = Api::workload_ref(&c.workload("a"));
+        c.api.edit(&workload, &json!({"spec": {"active": false}}));
+        c.advance(6);
+        assert!(c.api.job("a").view.suspended && c.fail.is_empty(), "{later:?}");
+    }
+}
+
+#[test]
 fn checks_stand_between_reservation_and_admission() {
     let mut c = Cluster::plain();
     c.api.active_check("prov");

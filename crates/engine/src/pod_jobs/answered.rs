@@ -69,11 +69,14 @@ impl Engine {
 
     fn pod_written(&mut self, key: &JobKey, open: Open, object: Option<Object>) {
         let name = &open.object.name;
+        let starts = matches!(&object, Some(Object::QueuedPod(member)) if !member.gated);
         if let Some(job) = self.world.pod_jobs.get_mut(key)
             && let Some(fare) = job.fares.get_mut(name)
         {
-            fare.uncertain &= open.purpose != Purpose::Read;
             fare.retry.succeeded(open.purpose);
+            if open.purpose == Purpose::Read && std::mem::take(&mut fare.uncertain) && starts {
+                fare.retry.succeeded(Purpose::StartJob);
+            }
             if !fare.uncertain && !fare.retry.has_failed() {
                 job.fares.remove(name);
             }

@@ -155,6 +155,23 @@ fn a_start_whose_answer_was_lost_is_looked_at_before_anything_else() {
 }
 
 #[test]
+fn a_start_that_a_look_has_shown_does_not_count_as_failed_any_more() {
+    let refused = || WriteError::Refused("not yet".to_owned());
+    let mut c = bed("1");
+    c.lost = Some(Purpose::StartJob);
+    c.fail.extend(vec![(Purpose::Read, refused()); 3]);
+    c.api.add_pod(pod("a", "lq", "1"));
+    c.advance(20);
+    assert!(c.api.is_free("a") && c.fail.is_empty());
+    c.fail.push_back((Purpose::StopJob, refused()));
+    let workload = Api::workload_ref(&c.api.workloads()[0]);
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.advance(7);
+    assert!(c.fail.is_empty());
+    assert!(c.api.pod("a").is_none() || c.api.pod("a").unwrap()["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[test]
 fn what_admission_adds_and_the_pod_contradicts_fails_it() {
     let mut c = bed("1");
     let mut odd = pod("odd", "lq", "1");
