@@ -172,6 +172,7 @@ impl Engine {
             self.mark_workloads_of_cluster_queue(name);
         } else if acts_otherwise {
             self.hotswap_stale();
+            self.mark_workloads_of_cluster_queue(name);
         }
     }
 

@@ -430,6 +430,16 @@ fn what_retries_says_why_each_time_and_moves_once_there_is_room() {
     assert_eq!(pods(&c), ["p2 b0", "p3 b1"]);
 }
 
+#[test]
+fn a_slice_that_lost_a_node_moves_once_its_queue_wants_that() {
+    let mut c = started(&[(Gate::TASFailedNodeReplacementFailFast, false)], &json!({}), |_| {});
+    lose(&mut c, "a1", "p1");
+    assert_eq!(unhealthy(&c, "a"), ["a1"]);
+    c.api.edit(&ObjectRef::cluster(Kind::ClusterQueue, "cq"), &json!({"spec": hotswap()}));
+    c.advance(60);
+    assert_eq!(names_of(&c, "a"), AFTER);
+}
+
 /// The first slice has other nodes assigned than those on which its pods run.
 pub fn assigned_elsewhere(c: &mut Cluster) {
     let key = workload(c, "a");
