@@ -20,22 +20,14 @@ const NAMES: usize = 10;
 const IN_USE: &str = "InUse";
 
 impl Engine {
-    /// The patch of an object's finalizers, if they have to change. Also reports what still uses an object that is being deleted.
-    pub(crate) fn finalizer_patch(&mut self, object: &ObjectRef) -> Option<Value> {
+    /// The patch of an object's finalizers, if they have to change.
+    pub(crate) fn finalizer_patch(&self, object: &ObjectRef) -> Option<Value> {
         let metadata = self.protected(object)?;
-        let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-        let held = finalizers.iter().any(|f| f == RESOURCE_IN_USE_FINALIZER);
-        let leaving = metadata.deletion_timestamp.is_some();
-        let next: Vec<_> = match (leaving, held) {
-            (false, false) => {
-                finalizers.iter().map(String::as_str).chain([RESOURCE_IN_USE_FINALIZER]).collect()
-            }
-            (true, true) => {
-                if let Some(holders) = self.holders(object) {
-                    self.report_holders(object, holders);
-                    return None;
-                }
-                finalizers.iter().map(String::as_str).filter(|f| *f != RESOURCE_IN_USE_FINALIZER).collect()
+        let finalizers = metadata.finalizers.iter().flatten().map(String::as_str);
+        let next: Vec<_> = match (metadata.deletion_timestamp.is_some(), is_held(metadata)) {
+            (false, false) => finalizers.chain([RESOURCE_IN_USE_FINALIZER]).collect(),
+            (true, true) if self.holders(object).is_none() => {
+                finalizers.filter(|finalizer| *finalizer != RESOURCE_IN_USE_FINALIZER).collect()
             }
             _ => return None,
         };
@@ -93,9 +85,11 @@ impl Engine {
         (!names.is_empty()).then_some(text)
     }
 
-    /// Once for each set of holders.
-    fn report_holders(&mut self, object: &ObjectRef, holders: String) {
-        let Some(uid) = self.protected(object).and_then(|metadata| metadata.uid.clone()) else { return };
+    /// Reports what still uses an object that is being deleted, once for each set of holders.
+    pub(crate) fn report_holders(&mut self, object: &ObjectRef) {
+        let leaves = |metadata: &&ObjectMeta| metadata.deletion_timestamp.is_some() && is_held(metadata);
+        let Some(metadata) = self.protected(object).filter(leaves) else { return };
+        let Some((uid, holders)) = metadata.uid.clone().zip(self.holders(object)) else { return };
         let entry = self.statuses.entry(object.clone()).or_default();
         if entry.reported_holders.as_ref() == Some(&holders) {
             return;
@@ -104,6 +98,11 @@ impl Engine {
         entry.reported_holders = Some(holders);
         self.outbox.push(normal(About::new(object, &uid.into(), REPORTER_WORKLOAD), IN_USE, note));
     }
+}
+
+/// Whether an object has the finalizer.
+fn is_held(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.iter().flatten().any(|finalizer| finalizer == RESOURCE_IN_USE_FINALIZER)
 }
 
 fn names_flavor(groups: &[v1beta2::ResourceGroup], name: &str) -> bool {

@@ -200,6 +200,10 @@ impl Engine {
             return;
         }
         self.work.statuses += 1;
+        if runs && finalizers.is_none() {
+            // Its users leave one after the other: their number is reported as seldom as other figures are written.
+            self.report_holders(object);
+        }
         let write = finalizers.map(|body| (Purpose::Finalizer, None, body)).or_else(|| {
             let body = match object.kind {
                 Kind::ClusterQueue => self.cluster_queue_patch(&object.name),

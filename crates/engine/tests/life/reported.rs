@@ -205,3 +205,27 @@ fn a_cluster_queue_that_is_deleted_goes_with_its_last_reservation_however_seldom
     c.settle();
     assert!(c.api.json(&queue).is_none());
 }
+
+#[test]
+fn a_cluster_queue_that_is_deleted_says_how_many_workloads_use_it_as_often_as_its_figures_are_written() {
+    let mut c = Cluster::new(EngineConfig { status_interval_ms: 60_000, ..EngineConfig::default() });
+    c.api.namespace("team-a", &[]);
+    c.api.simple("4", &json!({}));
+    c.settle();
+    for name in ["a", "b", "c", "d"] {
+        c.api.add_job(job("team-a", name, "lq", 1, "1"));
+    }
+    c.advance(120);
+    c.api.delete(&ObjectRef::cluster(Kind::ClusterQueue, "cq"));
+    c.settle();
+    for name in ["a", "b"] {
+        c.api.finish_job(name, true);
+        c.settle();
+    }
+    let said = |count| {
+        format!("ClusterQueue/cq: Kept until it is no longer used by: {count} Workloads with a reservation")
+    };
+    assert_eq!(c.notes("InUse"), [said(4)]);
+    c.advance(60);
+    assert_eq!(c.notes("InUse"), [said(4), said(2)]);
+}
