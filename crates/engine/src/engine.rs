@@ -105,6 +105,8 @@ pub struct Work {
     pub hotswap_workloads: u64,
     /// Looks that needed what is free on all nodes.
     pub hotswap_rooms: u64,
+    /// Passes over all nodes to see whether most of a flavor look bad, so that no slice gets lent ones.
+    pub brakes: u64,
 }
 
 /// What is known of the status writes of one queue, cohort, flavor or check.

@@ -67,6 +67,7 @@ fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
         hotswap_looks: after.hotswap_looks - before.hotswap_looks,
         hotswap_workloads: after.hotswap_workloads - before.hotswap_workloads,
         hotswap_rooms: after.hotswap_rooms - before.hotswap_rooms,
+        brakes: after.brakes - before.brakes,
         placement_searches: after.placement_searches - before.placement_searches,
         counted_domains: after.counted_domains - before.counted_domains,
         ordered_domains: after.ordered_domains - before.ordered_domains,

@@ -1,5 +1,12 @@
 //! The brake: if most of a flavor's nodes look bad at once, the cause is probably the network or the manager; nothing is evicted then.
 
+use std::collections::BTreeMap;
+
+use sluice_core::Name;
+
+/// The flavors that were looked at in a cycle, and whether the brake holds for them.
+pub(crate) type Brakes = BTreeMap<Name, bool>;
+
 /// Whether more than `most` percent of all nodes are bad.
 pub(crate) fn holds(bad: usize, all: usize, most: i32) -> bool {
     let most = usize::try_from(most).unwrap_or(0);

@@ -13,6 +13,7 @@ use super::report::{News, news, same_words};
 use super::transition::{self, Eviction};
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::{Engine, NextCycle};
+use crate::hotswap::brake::Brakes;
 use crate::ingest::workload::{effective_priority, holds_quota, is, priority_boost, reserved};
 use crate::ingest::{time, workload as ingested};
 use crate::outbox::{About, normal, observe, observe_with, warning};
@@ -55,9 +56,10 @@ impl Engine {
         self.outbox.push(observe(metrics::ADMISSION_ATTEMPTS_TOTAL, &[result], 1.0));
         self.count_skips(&report.entries);
         let (cycle, heads) = (report.cycle, report.entries.len());
+        let mut brakes = Brakes::new();
         for entry in report.entries {
             self.working_on = Some(workload_ref(&entry.key));
-            self.decided(entry, cycle, heads);
+            self.decided(entry, (cycle, heads), &mut brakes);
         }
         for (key, why) in report.bypassed {
             self.working_on = Some(workload_ref(&key));
@@ -74,7 +76,7 @@ impl Engine {
         })
     }
 
-    fn decided(&mut self, entry: EntryReport, cycle: u64, heads: usize) {
+    fn decided(&mut self, entry: EntryReport, (cycle, heads): (u64, usize), brakes: &mut Brakes) {
         match entry.outcome {
             Outcome::Admitted { admission, required_checks, considered } => {
                 let considered = considered.to_string();
@@ -91,7 +93,7 @@ impl Engine {
             Outcome::Unadmitted(why) => self.report_unadmitted(&entry.key, &why, true),
             Outcome::SecondPass(Ok(nodes)) => self.nodes_found(&entry.key, nodes),
             Outcome::SlicesMoved(moved) => self.slices_moved(&entry.key, moved),
-            Outcome::SliceReclaims(victims) => self.slice_reclaims(&entry.key, &victims),
+            Outcome::SliceReclaims(victims) => self.slice_reclaims(&entry.key, &victims, brakes),
             Outcome::NodesNotReplaced(nodes, slice) => self.nodes_not_replaced(&entry.key, &nodes, slice),
             Outcome::SecondPass(Err(why)) => self.report_second_pass_failed(&entry.key, why),
             Outcome::PreemptionGated(why) => self.report_gated(&entry.key, &why),

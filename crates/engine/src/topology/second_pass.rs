@@ -1,6 +1,8 @@
 //! Nodes that are found after the reservation: for a Workload whose checks are ready, and in place of nodes that failed
 //! (docs/reference/06-algorithm.md 6.14 and 6.15).
 
+use std::collections::BTreeMap;
+
 use sluice_api::conditions::{WorkloadCondition as Type, reason};
 use sluice_api::gates::Gate;
 use sluice_api::v1beta2::DelayedTopologyRequestState;
@@ -9,6 +11,7 @@ use sluice_core::{Name, SharedAssignment, SliceMoves, SlicesMoved, Victim, Workl
 use super::moved_slices::SLICE_MOVED;
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
+use crate::hotswap::brake::Brakes;
 use crate::hotswap::decide::uses;
 use crate::hotswap::matching::has_labels;
 use crate::hotswap::report::shown;
@@ -50,11 +53,11 @@ impl Engine {
     }
 
     /// The core found victims that borrow nodes for a slice. If most nodes look bad, or the slice does not move after all, none of them is evicted.
-    pub(crate) fn slice_reclaims(&mut self, key: &WorkloadKey, victims: &[Victim]) {
+    pub(crate) fn slice_reclaims(&mut self, key: &WorkloadKey, victims: &[Victim], brakes: &mut Brakes) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let lost = !entry.status().unhealthy_nodes.is_empty() && !self.listed_node_is_back(key);
-        let brakes = self.brake_holds(key);
-        if lost && !brakes && self.slice_moves(key) == SliceMoves::Allowed {
+        let braked = lost && self.brake_holds(key, brakes);
+        if lost && !braked && self.slice_moves(key) == SliceMoves::Allowed {
             for victim in victims {
                 if self.has_to_be_evicted(victim) {
                     self.preempt_for(key, &victim.key);
@@ -68,7 +71,7 @@ impl Engine {
         }
         self.sync_core(key);
         self.dirty.workloads.insert(key.clone());
-        if lost && brakes {
+        if braked {
             let most = self.config.hotswap.max_unhealthy_percent;
             let why = format!(
                 "more than {most} % of the flavor's nodes look unhealthy, so nothing else is evicted for it"
@@ -89,22 +92,32 @@ impl Engine {
         }
     }
 
-    /// Whether too many nodes of a flavor that a Workload uses look bad, those included that are gone from under assigned pods.
-    fn brake_holds(&self, key: &WorkloadKey) -> bool {
-        let uses = |key: &WorkloadKey, flavor: &str| {
-            self.world.workloads.get(key).is_some_and(|entry| uses(entry, flavor))
-        };
-        self.world.flavors.iter().filter(|(name, _)| uses(key, name)).any(|(name, flavor)| {
-            let labels = &flavor.spec.node_labels;
-            let own = self.world.nodes.iter().filter(|(_, node)| has_labels(node, labels));
-            let own = own.map(|(_, node)| health::of(node, self.now, &self.config.hotswap).looks_bad());
-            let is_gone = |host: &str| self.topology.of_host(host).next().is_none();
-            let gone = self.assigned.on.iter();
-            let gone = gone.filter(|(host, keys)| is_gone(host) && keys.iter().any(|key| uses(key, name)));
-            let looks_bad: Vec<bool> = own.chain(gone.map(|_| true)).collect();
-            let bad = looks_bad.iter().filter(|bad| **bad).count();
-            brake::holds(bad, looks_bad.len(), self.config.hotswap.max_unhealthy_percent)
-        })
+    /// Whether too many nodes of a flavor that a Workload uses look bad. For each flavor that is determined once in a cycle, however many slices ask.
+    fn brake_holds(&mut self, key: &WorkloadKey, brakes: &mut Brakes) -> bool {
+        let Some(entry) = self.world.workloads.get(key) else { return false };
+        let known = brakes.len();
+        let mut used = self.world.flavors.iter().filter(|(name, _)| uses(entry, name));
+        let holds = used.any(|(name, flavor)| {
+            let brake = || self.brake_of(name, &flavor.spec.node_labels);
+            *brakes.entry(Name::clone(name)).or_insert_with(brake)
+        });
+        self.work.brakes += u64::try_from(brakes.len() - known).unwrap_or(u64::MAX);
+        holds
+    }
+
+    /// Whether too many nodes of a flavor, which has these labels, look bad, those included that are gone from under assigned pods.
+    fn brake_of(&self, flavor: &str, labels: &BTreeMap<String, String>) -> bool {
+        let uses = |key: &WorkloadKey| self.world.workloads.get(key).is_some_and(|entry| uses(entry, flavor));
+        let own = self.world.nodes.iter().filter(|(_, node)| has_labels(node, labels));
+        let own = own.map(|(_, node)| health::of(node, self.now, &self.config.hotswap).looks_bad());
+        let is_gone = |host: &str| self.topology.of_host(host).next().is_none();
+        let gone = self.assigned.on.iter().filter(|(host, keys)| is_gone(host) && keys.iter().any(uses));
+        let (mut bad, mut all) = (0, 0);
+        for looks_bad in own.chain(gone.map(|_| true)) {
+            all += 1;
+            bad += usize::from(looks_bad);
+        }
+        brake::holds(bad, all, self.config.hotswap.max_unhealthy_percent)
     }
 
     /// The core found no others for the pods on these nodes, nor for their slice, where that may move: `slice` says why.

@@ -224,6 +224,33 @@ fn nothing_else_is_evicted_while_most_nodes_look_bad() {
 }
 
 #[test]
+fn how_many_nodes_look_bad_is_counted_once_for_all_slices_of_a_cycle() {
+    let mut c = bed(gates(&[]), ("100", "0"), -1);
+    for (name, rack) in [("d0", "d"), ("d1", "d")] {
+        add_node(&mut c, name, rack, "1");
+    }
+    submit(&mut c, "b", "lq", 2, in_slices);
+    for (name, rack) in [("e0", "e"), ("e1", "e")] {
+        add_node(&mut c, name, rack, "1");
+    }
+    submit(&mut c, "w", "lq-other", 2, |view| {
+        in_rack(view);
+        view.workload_priority_class = Some("class".to_owned());
+    });
+    assert_eq!([names_of(&c, "b"), names_of(&c, "w")], [["d0", "d1"], ["e0", "e1"]]);
+    let before = c.engine.work().brakes;
+    for node in ["a1", "d1"] {
+        c.api.delete(&node_ref(node));
+    }
+    end(&mut c, "p1");
+    c.settle();
+    c.advance(2);
+    assert_eq!((c.notes("Preempted").len(), evicted(&c)), (2, vec![]));
+    assert!(runs(&c, "a") && runs(&c, "b") && !runs(&c, "v") && !runs(&c, "w"));
+    assert_eq!(c.engine.work().brakes - before, 1);
+}
+
+#[test]
 fn without_fail_fast_it_waits_and_evicts_nothing_while_most_nodes_look_bad() {
     let mut c = bed(gates(&[(Gate::TASFailedNodeReplacementFailFast, false)]), ("100", "0"), -1);
     for at in 0..6 {
