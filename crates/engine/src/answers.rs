@@ -435,12 +435,16 @@ impl Engine {
         }
     }
 
-    /// The object was read again because it was not known what became of a reservation.
+    /// The object was read again because it was not known what became of a reservation, or of its nodes.
     fn settle_reservation(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get_mut(key).filter(|entry| entry.open.is_none()) else {
             return;
         };
         if std::mem::take(&mut entry.uncertain) {
+            if entry.decision.is_none() {
+                // Its nodes are written, or will not be.
+                entry.retry.succeeded(Purpose::Place);
+            }
             if reserved(&entry.object.status) {
                 entry.retry.succeeded(Purpose::ReserveQuota);
             } else {

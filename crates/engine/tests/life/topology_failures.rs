@@ -263,6 +263,23 @@ fn a_lost_answer_keeps_the_nodes_that_may_have_been_written() {
 }
 
 #[test]
+fn nodes_that_a_look_shows_to_be_written_do_not_count_as_failed_any_more() {
+    let refused = || WriteError::Refused("not yet".to_owned());
+    let mut c = bed(&THREE);
+    submit_in_rack(&mut c, "a", 2);
+    c.lost = Some(Purpose::Place);
+    c.fail.extend(vec![(Purpose::Read, refused()); 3]);
+    c.api.delete(&node_ref("n1"));
+    c.advance(20);
+    assert!(names_of(&c, "a") == ["n2", "n3"] && c.fail.is_empty());
+    c.fail.push_back((Purpose::Evict, refused()));
+    let of = workload(&c, "a");
+    c.api.edit(&of, &json!({"spec": {"active": false}}));
+    c.advance(6);
+    assert!(c.fail.is_empty() && !runs(&c, "a"));
+}
+
+#[test]
 fn nodes_may_go_and_workloads_end_while_a_placement_is_written() {
     // The Workload is deactivated meanwhile.
     let mut c = bed(&THREE);
