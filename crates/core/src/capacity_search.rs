@@ -27,7 +27,8 @@ use crate::workload::{PodSetSpec, WorkloadKey};
 use crate::workloads::PodSetNodes;
 use crate::{Amount, Name};
 
-pub use candidates::{Candidate, Candidates};
+pub use candidates::Candidate;
+pub(crate) use candidates::Candidates;
 use free_nodes::{FreeMark, FreeNodes};
 pub use ground::Answers;
 use ground::CapacityGround;
@@ -105,7 +106,7 @@ pub struct CapacityMark {
 }
 
 impl<'a> FreeCapacity<'a> {
-    /// Empty nodes; their numbers are their positions. `groups` are those that some pods take as a whole.
+    /// Empty nodes, in the order of their names; their numbers are their positions. `groups` are those that some pods take as a whole.
     pub fn new(
         scheduler: &'a Scheduler,
         nodes: impl Iterator<Item = CapacityNode<'a>> + Clone,
@@ -121,6 +122,26 @@ impl<'a> FreeCapacity<'a> {
             found: Vec::new(),
             found_for: None,
         }
+    }
+
+    /// Whose nodes and workloads these are.
+    pub(crate) fn scheduler(&self) -> &'a Scheduler {
+        self.scheduler
+    }
+
+    /// The name of a node.
+    pub(crate) fn node_name(&self, number: usize) -> &'a str {
+        self.names[number]
+    }
+
+    /// The number of a node.
+    pub(crate) fn node_number(&self, name: &str) -> Option<usize> {
+        self.names.binary_search_by(|known| (*known).cmp(name)).ok()
+    }
+
+    /// The name of a workload.
+    pub(crate) fn workload(&self, number: usize) -> &'a WorkloadKey {
+        self.workloads[number]
     }
 
     /// A pod of no workload is on a node.

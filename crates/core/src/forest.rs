@@ -20,7 +20,7 @@ pub(crate) struct Node {
     /// There is an object; an implicit Cohort has none.
     pub(crate) exists: bool,
     /// The parent as the spec names it.
-    declared: Option<NodeId>,
+    pub(crate) declared: Option<NodeId>,
     /// The parent in the tree: `None` for a root, and for one node of a cycle.
     pub(crate) parent: Option<NodeId>,
     /// Children as declared, in the order of their names, Cohorts apart from ClusterQueues.

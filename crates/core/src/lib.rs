@@ -18,7 +18,8 @@
 //! 4. the search, functions over a `view` of both, which reads the world and restores the books: `flavor_assigner`, `preemption`,
 //!    `partial_admission`, `placement`;
 //! 5. `scheduler`: world, books and the `agenda` of what has to be tried, with a module for each way to change or read them from outside;
-//! 6. `cycle`: which search is made for which workload, and its consequences; `capacity_search`: where displaced work could go, outside of a cycle.
+//! 6. `cycle`: which search is made for which workload, and its consequences; outside of a cycle `capacity_search`: whether work would find nodes, and
+//!    after it `hotswap`: where displaced workloads go.
 //!
 //! Where each rule is, by its usual name, with the section of docs/reference/06-algorithm.md:
 //!
@@ -58,6 +59,7 @@
 //! | ours: workloads that reservations kept out are tried again | `kept_out`, `cycle::retry` |
 //! | ours: whether a workload finds nodes without others, and which ones have to go (Hotswap) | `capacity_search` |
 //! | ours: the same for nodes with a topology, by the placement of admissions | `scheduler::node_trial` |
+//! | ours: which displaced workloads move where, and which ones are preempted for them (Hotswap) | `hotswap` |
 //! | ours: limits of physical capacity, displaced workloads | `capacity` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -79,6 +81,7 @@ mod fair_sharing;
 pub mod fixtures;
 mod flavor_assigner;
 mod forest;
+mod hotswap;
 mod index_map;
 mod intern;
 mod kept_out;
@@ -113,10 +116,14 @@ mod world;
 pub use backoff::Backoff;
 pub use capacity::Displaced;
 pub use capacity_search::{
-    Answers, AssignedPods, Candidate, Candidates, CapacityMark, CapacityNode, Choice, FreeCapacity,
-    NodeGroup, NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
+    Answers, AssignedPods, Candidate, CapacityMark, CapacityNode, Choice, FreeCapacity, NodeGroup,
+    NodeGroups, NodeSet, PodRequests, PodsApart, SetNeeds,
 };
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
+pub use hotswap::{
+    DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorChoice, HotswapDecisions, HotswapFacts,
+    NotMoved, SearchResults, SearchSteps,
+};
 pub use reason::{
     Detail, LoopKind, PREEMPTION_HELD_BACK, PodSetRefusal, PodSetRequests, PreemptionPossibility, Reason,
     Refusal, Unadmitted,

@@ -2,8 +2,8 @@
 //!
 //! It acts for the flavors in [`scope`]. The [`health`] of their nodes decides their [`capacity`], which admissions need besides quota. A JobSet
 //! whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have room for it, or would have after preemption of lower
-//! priority, which [`search`] asks the core. The [`brake`] holds when most nodes look bad, and nothing is decided before all nodes and pods were
-//! seen.
+//! priority, which the core decides ([`sluice_core::DisplacedSearch`]). The [`brake`] holds when most nodes look bad, and nothing is decided before all
+//! nodes and pods were seen.
 //!
 //! It keeps no state that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of Workloads. Only the node
 //! that a pod left is kept until the next look, which writes it there.
@@ -12,11 +12,10 @@ pub(crate) mod asked;
 pub(crate) mod asks;
 pub(crate) mod brake;
 pub(crate) mod capacity;
-pub(crate) mod cut;
 pub(crate) mod decide;
 pub(crate) mod displaced;
 pub(crate) mod exclusive;
-pub(crate) mod found;
+pub(crate) mod facts;
 pub(crate) mod group_index;
 pub(crate) mod health;
 pub(crate) mod matching;
@@ -26,11 +25,9 @@ pub(crate) mod nodes_to_avoid;
 pub(crate) mod planned;
 pub(crate) mod pod;
 pub(crate) mod pods;
-pub(crate) mod quota;
 pub(crate) mod report;
 pub(crate) mod room;
 pub(crate) mod scope;
-pub(crate) mod search;
 pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod watched;
@@ -240,9 +237,9 @@ impl Engine {
         }
         // If something has changed since the last look, its result may be out of date.
         let goes_on = std::mem::take(&mut self.hotswap.resuming) && self.hotswap.due.is_none();
-        self.hotswap.again |= !goes_on && !self.hotswap.tried.is_empty();
-        if let Some(cut) = self.hotswap.cut.as_mut().filter(|_| !goes_on) {
-            cut.restart();
+        self.hotswap.again |= !goes_on && self.hotswap.results.has_tried();
+        if !goes_on {
+            self.hotswap.results.restart_cut();
         }
         self.hotswap.planned.drop_moves();
         self.hotswap.stale = false;

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::Name;
+use crate::intern::NodeId;
 use crate::spec::Time;
 use crate::workload::WorkloadKey;
 
@@ -18,28 +18,34 @@ pub struct Candidate<'a> {
     /// Its effective priority: lower first.
     pub priority: i32,
     /// When it reserved its quota: the most recent first.
-    pub reserved_at: Reverse<Time>,
+    pub reserved_at: Time,
     /// Its UID.
     pub uid: &'a str,
     /// Its ClusterQueue.
-    pub queue: Name,
-    /// The Cohort at the top of its tree.
-    pub root: Option<Name>,
+    pub queue: &'a str,
     /// The flavors that it holds.
     pub flavors: Vec<&'a str>,
 }
 
+/// A candidate in its tree.
+#[derive(Debug)]
+struct InTree<'a> {
+    candidate: Candidate<'a>,
+    /// The Cohort at the top.
+    root: Option<NodeId>,
+}
+
 /// All workloads that may have to go, in their order. It is made once: most searches look at the first few only.
 #[derive(Debug)]
-pub struct Candidates<'a> {
-    all: Vec<Candidate<'a>>,
+pub(crate) struct Candidates<'a> {
+    all: Vec<InTree<'a>>,
     /// By position: whether it goes already.
     gone: Vec<bool>,
     /// By the number of a workload: its position.
     positions: BTreeMap<usize, usize>,
     everywhere: Lines,
-    of_queue: BTreeMap<Name, Line>,
-    of_root: BTreeMap<Name, Lines>,
+    of_queue: BTreeMap<&'a str, Line>,
+    of_root: BTreeMap<NodeId, Lines>,
 }
 
 /// Candidates that hold quota lent to their ClusterQueue, and the rest.
@@ -81,22 +87,33 @@ impl Line {
 }
 
 impl<'a> Candidates<'a> {
-    /// These candidates. In their order `borrows` is called for each one in a Cohort: whether it holds what its ClusterQueue borrows.
-    pub fn new(mut all: Vec<Candidate<'a>>, mut borrows: impl FnMut(&Candidate<'a>) -> bool) -> Self {
-        all.sort_by_key(|one| (one.priority, one.reserved_at, one.uid, one.key));
+    /// These candidates. `root_of` returns the Cohort at the top of a ClusterQueue's tree. In their order `borrows` is called for each one in a Cohort:
+    /// whether it holds what its ClusterQueue borrows.
+    pub(crate) fn new(
+        mut all: Vec<Candidate<'a>>,
+        root_of: impl Fn(&str) -> Option<NodeId>,
+        mut borrows: impl FnMut(&Candidate<'a>) -> bool,
+    ) -> Self {
+        all.sort_by_key(|one| (one.priority, Reverse(one.reserved_at), one.uid, one.key));
+        let mut roots = BTreeMap::new();
+        let all = all.into_iter().map(|candidate| {
+            let root = *roots.entry(candidate.queue).or_insert_with(|| root_of(candidate.queue));
+            InTree { candidate, root }
+        });
+        let all: Vec<_> = all.collect();
         let (mut of_queue, mut of_root) = (BTreeMap::<_, Line>::new(), BTreeMap::<_, Lines>::new());
         let mut everywhere = Lines::default();
         for (at, one) in all.iter().enumerate() {
-            let lent = one.root.is_some() && borrows(one);
+            let lent = one.root.is_some() && borrows(&one.candidate);
             everywhere.push(at, lent);
-            of_queue.entry(Name::clone(&one.queue)).or_default().at.push(at);
-            if let Some(root) = &one.root {
-                of_root.entry(Name::clone(root)).or_default().push(at, lent);
+            of_queue.entry(one.candidate.queue).or_default().at.push(at);
+            if let Some(root) = one.root {
+                of_root.entry(root).or_default().push(at, lent);
             }
         }
         Self {
             gone: vec![false; all.len()],
-            positions: all.iter().enumerate().map(|(at, one)| (one.at, at)).collect(),
+            positions: all.iter().enumerate().map(|(at, one)| (one.candidate.at, at)).collect(),
             everywhere,
             all,
             of_queue,
@@ -105,44 +122,43 @@ impl<'a> Candidates<'a> {
     }
 
     /// A workload is released: if it was a candidate, it no longer is.
-    pub fn remove(&mut self, workload: usize) {
+    pub(crate) fn remove(&mut self, workload: usize) {
         let Some(&at) = self.positions.get(&workload) else { return };
         self.gone[at] = true;
         let one = &self.all[at];
         self.everywhere.pass_over(&self.gone);
-        if let Some(line) = self.of_queue.get_mut(&one.queue) {
+        if let Some(line) = self.of_queue.get_mut(one.candidate.queue) {
             line.pass_over(&self.gone);
         }
-        if let Some(line) = one.root.as_ref().and_then(|root| self.of_root.get_mut(root)) {
-            line.pass_over(&self.gone);
+        if let Some(lines) = one.root.and_then(|root| self.of_root.get_mut(&root)) {
+            lines.pass_over(&self.gone);
         }
     }
 
     /// The possible victims for work of this priority in this queue, below this root, in order: borrowed quota in the same cohort tree, the same
     /// ClusterQueue, the rest of the cohort tree, then the others. `beyond` returns whether other queues may be preempted as well.
-    pub fn below<'s>(
+    pub(crate) fn below<'s>(
         &'s self,
         priority: i32,
-        queue: &'s Name,
-        root: Option<&'s Name>,
+        queue: &'s str,
+        root: Option<NodeId>,
         beyond: bool,
     ) -> impl Iterator<Item = &'s Candidate<'a>> {
         let these = move |line: Option<&'s Line>| {
             let rest = line.map(Line::rest).unwrap_or_default().iter();
             let there = rest.filter(|at| !self.gone[**at]).map(|at| &self.all[*at]);
-            there.take_while(move |one| one.priority < priority)
+            there.take_while(move |one| one.candidate.priority < priority)
         };
-        let root = root.filter(|_| beyond);
-        let cohort = root.and_then(|root| self.of_root.get(root));
-        let near = move |line: Option<&'s Line>| these(line).filter(move |one| one.queue != *queue);
+        let cohort = root.filter(|_| beyond).and_then(|root| self.of_root.get(&root));
+        let near = move |line: Option<&'s Line>| these(line).filter(move |one| one.candidate.queue != queue);
         let everywhere = Some(&self.everywhere).filter(|_| beyond);
-        let far = move |line: Option<&'s Line>| {
-            near(line).filter(move |one| root.is_none() || one.root.as_ref() != root)
-        };
+        let far =
+            move |line: Option<&'s Line>| near(line).filter(move |one| root.is_none() || one.root != root);
         near(cohort.map(|lines| &lines.lent))
             .chain(these(self.of_queue.get(queue)))
             .chain(near(cohort.map(|lines| &lines.rest)))
             .chain(far(everywhere.map(|lines| &lines.lent)))
             .chain(far(everywhere.map(|lines| &lines.rest)))
+            .map(|one| &one.candidate)
     }
 }

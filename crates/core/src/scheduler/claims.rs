@@ -1,7 +1,8 @@
-//! Whether quotas have room for the usage of a workload, outside of a cycle (not in Kueue: Hotswap).
+//! What Hotswap asks of quotas and Cohorts (not in Kueue), outside of a cycle: above all whether quotas have room for the usage of a workload.
 
 use super::Scheduler;
 use super::snapshot::Snapshot;
+use crate::intern::NodeId;
 use crate::{Amount, Name};
 
 /// The usage of a workload: flavor, resource, amount; duplicates are added.
@@ -19,6 +20,19 @@ impl Scheduler {
             let most = self.potential_available(queue, flavor, resource);
             most.is_some_and(|most| taken(claim, flavor, resource) <= exact(most))
         })
+    }
+
+    /// The Cohort at the top of those above a ClusterQueue, as the specs name them; of a cycle the last one before it begins again.
+    pub(crate) fn top_cohort(&self, queue: &str) -> Option<NodeId> {
+        let mut at = self.world.queues[self.world.queue_index.get(queue)?.at()].node;
+        let mut above = Vec::new();
+        while let Some(parent) = self.world.forest.node(at).declared
+            && !above.contains(&parent)
+        {
+            above.push(parent);
+            at = parent;
+        }
+        above.pop()
     }
 }
 

@@ -5,21 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobView;
-use sluice_core::{Amount, FreeCapacity, Name, NodeGroups, WorkloadKey};
+use sluice_core::{
+    Amount, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FreeCapacity, HotswapDecisions, Name,
+    NodeGroups, NotMoved, SearchSteps, WorkloadKey,
+};
 
 use super::capacity::{self, FlavorNodes};
-use super::cut::CutSearch;
-use super::displaced::DisplacedWorkload;
+use super::displaced::LostNodes;
 use super::exclusive::{exclusive_in, exclusive_labels, takes_groups};
-use super::found::FoundCapacity;
+use super::facts::Facts;
 use super::health::Health;
 use super::needs::given;
 use super::planned::Move;
 use super::room::LazyCapacity;
 use super::scope::Scope;
-use super::search::{Gone, Search};
-use super::snapshot::{SeenPod, SeenWorkload, Snapshot};
-use super::state::{NodesToAvoid, NotFound, NotMoved};
+use super::snapshot::{SeenPod, SeenWorkload, Snapshot, flavors_used, holds_of};
+use super::state::NodesToAvoid;
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
 use crate::world::WorkloadEntry;
@@ -38,21 +39,11 @@ pub(crate) enum Action {
 pub(super) struct Evaluation {
     /// By flavor: the limits.
     capacity: BTreeMap<Name, Vec<(Name, Amount)>>,
-    /// The Workloads whose room is kept, in their order.
-    pub displaced: Vec<sluice_core::Displaced>,
-    pub actions: Vec<Action>,
-    /// The Workloads for which nothing was found, in this look or in earlier ones that share its search; and why.
-    pub tried: BTreeMap<WorkloadKey, NotFound>,
-    /// The Workloads that the search has not reached yet.
-    pub postponed: BTreeSet<WorkloadKey>,
-    /// The room that was found.
-    pub found: BTreeMap<WorkloadKey, FoundCapacity>,
-    /// The search to be continued in the next cycle.
-    pub cut: Option<CutSearch>,
-    /// Whether there was a search without an earlier result.
-    pub searched: bool,
+    /// What the core decided about the displaced Workloads.
+    decisions: HotswapDecisions,
+    actions: Vec<Action>,
     /// What the look has passed over, and the nodes and Workloads that its search has looked at.
-    pub steps: u64,
+    steps: u64,
     /// Whether it asked for what is free on the nodes: a Workload is displaced, or has lost nodes and may fit on those that it has left.
     needs_room: bool,
     /// How many Workloads the look has visited.
@@ -128,29 +119,26 @@ impl Engine {
             }
         }
         self.hotswap.flavors = scope.flavors;
-        if self.scheduler.set_displaced(&evaluation.displaced) {
+        let decisions = evaluation.decisions;
+        if self.scheduler.set_displaced(&decisions.displaced) {
             self.request_cycle();
         }
         let lists = evaluation.actions.iter().filter_map(|action| match action {
             Action::List { key, nodes, .. } if !nodes.is_empty() => Some(key),
             _ => None,
         });
-        let lists: BTreeSet<&WorkloadKey> = lists.chain(&evaluation.postponed).collect();
+        let lists: BTreeSet<&WorkloadKey> = lists.chain(&decisions.postponed).collect();
         self.hotswap.reported.retain(|key, _| lists.contains(key));
         let whole = self.hotswap.steps == 0;
         self.hotswap.steps += evaluation.steps;
         self.work.hotswap_steps += evaluation.steps;
-        self.hotswap.found = evaluation.found;
-        if evaluation.postponed.is_empty() {
-            self.hotswap.tried.clear();
-            self.hotswap.resumes = std::mem::take(&mut self.hotswap.again);
+        self.hotswap.results.replace(decisions.results, &decisions.postponed);
+        self.hotswap.resumes = if decisions.postponed.is_empty() {
+            std::mem::take(&mut self.hotswap.again)
         } else {
-            self.hotswap.tried = evaluation.tried;
             // If the Workloads that wait to run take all of a cycle, the searches wait until some of them run.
-            self.hotswap.resumes = evaluation.searched || !whole;
-        }
-        let cut = self.hotswap.cut.take().filter(|cut| evaluation.postponed.contains(&cut.key));
-        self.hotswap.cut = evaluation.cut.or(cut);
+            decisions.searched || !whole
+        };
         self.begin_moves(evaluation.actions, evaluation.steps);
     }
 
@@ -186,31 +174,40 @@ impl Engine {
         let leaving = snapshot.workloads.iter().enumerate().filter(|(_, one)| one.leaves);
         let leaving: Vec<_> = leaving.map(|(at, _)| at).collect();
         let mut room = LazyCapacity::new(self, &snapshot, &groups, &leaving);
-        let displaced = self.all_displaced(scope, &snapshot, &mut room);
+        let (displaced, lost) = self.all_displaced(scope, &snapshot, &mut room);
         if !displaced.is_empty() {
             evaluation.degraded = true;
             let leaving = leaving.iter().map(|at| snapshot.workloads[*at].key);
             evaluation.concerned.extend(displaced.iter().map(|one| one.key).chain(leaving).cloned());
         }
-        evaluation.tried.clone_from(&self.hotswap.tried);
-        let moved = if let Some(highest) = displaced.iter().map(|one| one.priority).max() {
+        evaluation.needs_room = room.is_made() || !displaced.is_empty();
+        if displaced.is_empty() {
+            evaluation.steps += room.steps();
+        } else {
             self.take_promised(&displaced, scope, &snapshot, room.get());
             let mut choices = displaced.iter().flat_map(|one| &one.choices).flat_map(|way| &way.needs);
             if choices.any(|set| set.assigned.is_some()) {
                 self.assign_nodes_of(room.get(), &snapshot, &leaving);
             }
             room.get().keep();
-            evaluation.needs_room = true;
             evaluation.steps += room.steps();
-            let search = Search::new(self, scope, &snapshot, (room.into_room(), evaluation.steps), highest);
-            search.moves(&displaced, &mut evaluation)
-        } else {
-            evaluation.needs_room = room.is_made();
-            evaluation.steps += room.steps();
-            Gone::of(&snapshot)
-        };
-        evaluation.concerned.extend(moved.iter().map(|at| snapshot.workloads[at].key.clone()));
-        self.list_lost(&displaced, &moved, scope, &snapshot, &mut evaluation);
+            let steps = SearchSteps {
+                limit: self.config.hotswap_steps,
+                earlier: self.hotswap.steps,
+                taken: evaluation.steps,
+            };
+            let facts = Facts { engine: self, scope, snapshot: &snapshot };
+            let free = (room.into_room(), &*leaving);
+            let mut decisions =
+                DisplacedSearch::new(&facts, free, steps, &self.hotswap.results).run(&displaced);
+            evaluation.steps += decisions.steps;
+            for (at, outcome) in std::mem::take(&mut decisions.outcomes) {
+                evaluation.actions.push(action(&displaced[at], &lost[at], outcome, &snapshot));
+            }
+            evaluation.concerned.extend(decisions.gone.iter().map(|at| snapshot.workloads[*at].key.clone()));
+            evaluation.decisions = decisions;
+        }
+        self.list_lost(&displaced, scope, &snapshot, &mut evaluation);
         evaluation.selected_by = snapshot.selected_by();
         if let Some(labels) = &mut evaluation.selected_by {
             // The domains that the core assigns.
@@ -234,7 +231,7 @@ impl Engine {
         let mut pods = snapshot.workloads.iter().flat_map(|one| &one.pods);
         evaluation.degraded |= pods.any(|seen| seen.node.is_none());
         let mut moves = vec![false; snapshot.workloads.len()];
-        for one in &evaluation.displaced {
+        for one in &evaluation.decisions.displaced {
             if let Some(at) = snapshot.number(self, &one.key) {
                 moves[at] = true;
             }
@@ -369,7 +366,6 @@ impl Engine {
     fn list_lost(
         &self,
         displaced: &[DisplacedWorkload<'_>],
-        moved: &Gone,
         scope: &Scope,
         snapshot: &Snapshot<'_>,
         evaluation: &mut Evaluation,
@@ -377,7 +373,8 @@ impl Engine {
         let displaced_at: BTreeSet<usize> = displaced.iter().map(|one| one.at).collect();
         let mut lists = Vec::new();
         for (at, one) in snapshot.workloads.iter().enumerate() {
-            let passed = !one.holds || one.leaves || displaced_at.contains(&at) || moved.contains(at);
+            let moves = displaced_at.contains(&at) || evaluation.decisions.gone.contains(&at);
+            let passed = !one.holds || one.leaves || moves;
             // Topology-aware scheduling maintains the list of Workloads whose nodes it replaces.
             if passed || self.replaces_nodes(one.key) {
                 continue;
@@ -401,19 +398,20 @@ impl Engine {
     }
 }
 
-/// Whether a Workload holds quota of a flavor for a resource.
-pub(super) fn holds_of(entry: &WorkloadEntry, flavor: &str, resource: &str) -> bool {
-    let mut sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
-    sets.any(|set| set.flavors.get(resource).is_some_and(|f| f == flavor))
-}
-
-/// Whether a Workload holds quota of a flavor.
-pub(crate) fn uses(entry: &WorkloadEntry, flavor: &str) -> bool {
-    flavors_used(entry).any(|used| used == flavor)
-}
-
-/// The flavors that a Workload holds quota of, maybe several times.
-fn flavors_used(entry: &WorkloadEntry) -> impl Iterator<Item = &str> {
-    let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
-    sets.flat_map(|set| set.flavors.values()).map(String::as_str)
+/// What follows for a displaced Workload that lost these nodes.
+fn action(
+    one: &DisplacedWorkload<'_>,
+    lost: &LostNodes<'_>,
+    outcome: DisplacedOutcome,
+    snapshot: &Snapshot<'_>,
+) -> Action {
+    let key = one.key.clone();
+    let nodes = lost.iter().map(|node| (*node).to_owned()).collect();
+    match outcome {
+        DisplacedOutcome::Moves(victims) => {
+            let victims = victims.into_iter().map(|at| snapshot.workloads[at].key.clone()).collect();
+            Action::Move(Move { key, nodes, victims })
+        }
+        DisplacedOutcome::Stays(why) => Action::List { key, nodes, why: Some(why) },
+    }
 }

@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
-use sluice_core::{Name, NodeSet, WorkloadKey};
+use sluice_core::{DisplacedWorkload, Name, NodeSet, WorkloadKey};
 
 use super::health::Health;
-use super::needs::Choice;
 use super::pod::Pod;
 use super::room::LazyCapacity;
 use super::scope::Scope;
@@ -22,41 +21,14 @@ use crate::world::WorkloadEntry;
 
 /// The order in which displaced Workloads are handled: priority, place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Order {
+struct Order {
     priority: Reverse<i32>,
     queued: Timestamp,
     uid: Name,
 }
 
-/// How far its move is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stage<'a> {
-    /// It runs, and these nodes are lost.
-    Running(BTreeSet<&'a str>),
-    /// It was evicted and has not run again.
-    Evicted,
-}
-
-/// One displaced Workload.
-#[derive(Clone, Debug)]
-pub(crate) struct DisplacedWorkload<'a> {
-    /// Its place in that order.
-    pub order: Order,
-    /// The number of the Workload.
-    pub at: usize,
-    /// Its name.
-    pub key: &'a WorkloadKey,
-    /// Its effective priority.
-    pub priority: i32,
-    /// Its ClusterQueue.
-    pub queue: Name,
-    /// The flavors that it could have: those that it holds, or those of its queue; never empty while it runs.
-    pub choices: Vec<Choice<'a>>,
-    /// How far its move is.
-    pub stage: Stage<'a>,
-    /// Why its queue could not admit it again, if it runs.
-    pub barred: Option<String>,
-}
+/// The lost nodes of a displaced Workload that runs; none if it was evicted already.
+pub(super) type LostNodes<'a> = BTreeSet<&'a str>;
 
 /// Whether its last eviction was for failing nodes and it has not run since, or it will be evicted for them as soon as that can be
 /// written.
@@ -125,7 +97,7 @@ impl Engine {
         scope: &Scope,
         snapshot: &Snapshot<'a>,
         room: &mut LazyCapacity<'_, 'a>,
-    ) -> Option<DisplacedWorkload<'a>> {
+    ) -> Option<(Order, LostNodes<'a>, DisplacedWorkload<'a>)> {
         let workload = &snapshot.workloads[at];
         let (key, entry) = (workload.key, workload.entry);
         let (object, status) = (&entry.object, entry.status());
@@ -141,33 +113,29 @@ impl Engine {
         if idle {
             return None;
         }
-        let stage = if for_nodes(entry) {
-            Stage::Evicted
+        let is_evicted = for_nodes(entry);
+        let lost = if is_evicted {
+            LostNodes::new()
         } else if workload.holds && !workload.leaves && is(status, Type::Admitted) {
-            Stage::Running(self.lost_nodes(workload, snapshot))
+            self.lost_nodes(workload, snapshot)
         } else {
             return None;
         };
-        if stage == Stage::Running(BTreeSet::new()) {
+        if !is_evicted && lost.is_empty() {
             return None;
         }
         let queue = self.queue_name_for(key, entry)?;
-        let queue = Name::clone(scope.queues.get_key_value(queue)?.0);
+        let (queue, &beyond_nominal) = scope.queues.get_key_value(queue)?;
         // The full check of a Workload is made only if something may be wrong.
         let trouble = || self.trouble_but_for(key, self.asks_rightly(workload, snapshot));
-        if stage == Stage::Evicted && (on_hold(status) || trouble().is_some()) {
+        if is_evicted && (on_hold(status) || trouble().is_some()) {
             return None;
         }
-        let mut choices = self.options(workload, &queue, scope, snapshot);
-        if stage == Stage::Evicted {
-            choices.retain(|choice| choice.within_quota);
-        }
+        let choices = self.options(workload, (&**queue, is_evicted), scope, snapshot);
         if choices.is_empty() {
             return None;
         }
-        if let Stage::Running(lost) = &stage
-            && !self.has_assigned_any(key, lost)
-        {
+        if !is_evicted && !self.has_assigned_any(key, &lost) {
             let held = choices.first()?;
             let remain = workload.pods.iter().filter_map(|seen| seen.node);
             let remain = remain.filter(|node| snapshot.nodes[*node].health != Health::Unhealthy);
@@ -177,23 +145,26 @@ impl Engine {
             }
         }
         // A Workload that its queue could not admit again gains nothing by an eviction, and no other Workload makes room for it.
-        let barred = if stage == Stage::Evicted { None } else { trouble().map(|(_, why)| why) };
+        let barred = if is_evicted { None } else { trouble().map(|(_, why)| why) };
         let priority = effective_priority(object, &self.config);
         let queued = queue_order(object, status, &self.config);
         let order = Order { priority: Reverse(priority), queued, uid: entry.uid() };
-        Some(DisplacedWorkload { order, at, key, priority, queue, choices, stage, barred })
+        let queue = Name::clone(queue);
+        let displaced =
+            DisplacedWorkload { at, key, priority, queue, beyond_nominal, is_evicted, choices, barred };
+        Some((order, lost, displaced))
     }
 
-    /// All displaced Workloads, in their order.
+    /// All displaced Workloads in their order, and the lost nodes of each.
     pub(super) fn all_displaced<'a>(
         &'a self,
         scope: &Scope,
         snapshot: &Snapshot<'a>,
         room: &mut LazyCapacity<'_, 'a>,
-    ) -> Vec<DisplacedWorkload<'a>> {
+    ) -> (Vec<DisplacedWorkload<'a>>, Vec<LostNodes<'a>>) {
         let all = 0..snapshot.workloads.len();
         let mut all: Vec<_> = all.filter_map(|at| self.displaced(at, scope, snapshot, room)).collect();
-        all.sort_by(|a, b| a.order.cmp(&b.order));
-        all
+        all.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        all.into_iter().map(|(_, lost, displaced)| (displaced, lost)).unzip()
     }
 }

@@ -36,7 +36,7 @@ impl Engine {
         }
         if self.hotswap.planned.ends() {
             self.hotswap.resumes = true;
-            self.hotswap.again |= !self.hotswap.tried.is_empty();
+            self.hotswap.again |= self.hotswap.results.has_tried();
         }
         for one in some {
             self.act(Action::Move(one));

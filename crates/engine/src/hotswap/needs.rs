@@ -1,13 +1,11 @@
 //! What the pods of a Workload need of nodes: how much, which nodes, and whether they need whole groups of nodes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::json;
 use sluice_api::slim;
-use sluice_core::{Amount, CapacityMark, FreeCapacity, Name, NodeSet, SetNeeds, WorkloadKey};
+use sluice_core::{Amount, FlavorChoice, Name, SetNeeds};
 
-use super::found::FoundCapacity;
 use super::matching::{has_affinity, has_labels, tolerates};
 use super::scope::Scope;
 use super::snapshot::{NodeTerms, SeenWorkload, Snapshot};
@@ -18,19 +16,6 @@ use crate::world::WorkloadEntry;
 
 /// By pod set: its flavor, if it is in scope.
 pub(crate) type Flavors = Vec<Option<Name>>;
-
-/// One way to give a Workload flavors.
-#[derive(Clone, Debug)]
-pub(crate) struct Choice<'a> {
-    /// The flavor of each pod set that has one in scope.
-    pub flavors: Flavors,
-    /// What its pods need of the nodes of these flavors.
-    pub needs: Vec<SetNeeds<'a>>,
-    /// What it uses of their quota and capacity.
-    pub claim: Vec<(Name, Name, Amount)>,
-    /// Whether the quota of its queue could ever hold that: its assignment may be more than the queue has now.
-    pub within_quota: bool,
-}
 
 /// What the pods of a Workload need of nodes.
 #[derive(Debug)]
@@ -43,14 +28,14 @@ pub(super) struct Needs<'a> {
 
 impl Engine {
     /// The flavors in scope that a Workload could have, in the order in which they are tried: those that it was given, then those of its queue that
-    /// its pods can use and whose quota could ever hold it.
+    /// its pods can use and whose quota could ever hold it. What it was given may be more than its queue has now: `within_quota` leaves that out.
     pub(super) fn options<'a>(
         &'a self,
         workload: &SeenWorkload<'a>,
-        queue: &str,
+        (queue, within_quota): (&str, bool),
         scope: &Scope,
         snapshot: &Snapshot<'a>,
-    ) -> Vec<Choice<'a>> {
+    ) -> Vec<FlavorChoice<'a>> {
         let given = given(workload.entry, scope);
         if given.as_ref().is_some_and(|given| given.iter().all(Option::is_none)) {
             return Vec::new();
@@ -70,11 +55,11 @@ impl Engine {
             }
             let claim = self.claim(workload, &flavors, scope, snapshot);
             let Needs { sets: needs, possible } = self.needs(workload, &flavors, snapshot);
-            let within_quota = self.scheduler.could_ever_hold(queue, &claim);
-            let usable = possible && !claim.is_empty() && within_quota;
+            let fits_quota = self.scheduler.could_ever_hold(queue, &claim);
+            let usable = possible && !claim.is_empty() && fits_quota;
             seen.push(flavors.clone());
-            if first || usable {
-                choices.push(Choice { flavors, needs, claim, within_quota });
+            if usable || first && (fits_quota || !within_quota) {
+                choices.push(FlavorChoice { flavors, needs, claim });
             }
         }
         choices
@@ -177,32 +162,4 @@ pub(super) fn given(entry: &WorkloadEntry, scope: &Scope) -> Option<Flavors> {
         flavors.find_map(|f| scope.flavors.get_key_value(f).map(|(name, _)| Name::clone(name)))
     });
     Some(given.collect())
-}
-
-impl FoundCapacity {
-    /// Where a Workload with this choice was placed since the mark.
-    pub fn of(
-        way: &Choice<'_>,
-        room: &FreeCapacity<'_>,
-        mark: CapacityMark,
-        snapshot: &Snapshot<'_>,
-    ) -> Self {
-        let (nodes, assigned) = room.placed(mark);
-        let nodes = nodes.iter().map(|node| Arc::from(snapshot.nodes[node].name)).collect();
-        Self { flavors: way.flavors.clone(), claim: way.claim.clone(), nodes, assigned }
-    }
-
-    /// Takes the room again, if it is still wanted and free; returns which of the choices it is for.
-    pub fn take_again<'a>(
-        &self,
-        key: &WorkloadKey,
-        choices: &[Choice<'a>],
-        room: &mut FreeCapacity<'a>,
-        snapshot: &Snapshot<'_>,
-    ) -> Option<usize> {
-        let same = |way: &Choice<'_>| way.flavors == self.flavors && way.claim == self.claim;
-        let choice = choices.iter().position(same)?;
-        let nodes = self.nodes.iter().map(|node| snapshot.node(node)).collect::<Option<NodeSet>>()?;
-        room.place_again(key, &choices[choice].needs, &nodes, &self.assigned).then_some(choice)
-    }
 }

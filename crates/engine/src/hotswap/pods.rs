@@ -8,11 +8,10 @@ use sluice_api::job::JobKind;
 use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
-use super::decide::holds_of;
 use super::health::{self, Health};
 use super::matching::has_labels;
 use super::pod::{Pod, PodKey, takes};
-use super::snapshot::{holds, leaves, reserved_since};
+use super::snapshot::{holds, holds_of, leaves, reserved_since};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::limits::LimitSummary;
 use crate::input::{Kind, ObjectRef};

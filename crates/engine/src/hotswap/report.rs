@@ -2,12 +2,11 @@
 
 use sluice_api::conditions::reason;
 use sluice_api::v1beta2::UnhealthyNode;
-use sluice_core::{Name, WorkloadKey};
+use sluice_core::{Name, NotMoved, WorkloadKey};
 
 use super::decide::Action;
 use super::planned::Move;
 use super::snapshot::leaves;
-use super::state::NotMoved;
 use crate::account::WhyNotMoved;
 use crate::effect::{Effect, Level, Purpose};
 use crate::engine::Engine;
@@ -159,7 +158,7 @@ impl Engine {
     /// Why a Workload was not moved away from the nodes that it lost, if that was decided.
     pub(crate) fn why_not_moved(&self, key: &WorkloadKey) -> Option<WhyNotMoved> {
         let why = self.hotswap.reported.get(key)?;
-        let no_room = matches!(why, NotMoved::NoRoom(_));
+        let no_room = matches!(why, NotMoved::NoNodes(_));
         Some(WhyNotMoved {
             text: self.not_moved_words(why),
             barred: why.barred().map(str::to_owned),
@@ -173,7 +172,7 @@ impl Engine {
                 "more than {} % of the flavor's nodes look unhealthy, so nothing is evicted",
                 self.config.hotswap.max_unhealthy_percent
             ),
-            NotMoved::NoRoom(placed) => {
+            NotMoved::NoNodes(placed) => {
                 let placed = placed.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 format!(
                     "no healthy nodes are free for it, even if all workloads of lower priority were evicted{placed}"

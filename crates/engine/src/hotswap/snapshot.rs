@@ -164,6 +164,23 @@ pub(crate) fn holds(entry: &WorkloadEntry) -> bool {
     holds_quota(entry.status())
 }
 
+/// Whether a Workload holds quota of a flavor for a resource.
+pub(super) fn holds_of(entry: &WorkloadEntry, flavor: &str, resource: &str) -> bool {
+    let mut sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
+    sets.any(|set| set.flavors.get(resource).is_some_and(|f| f == flavor))
+}
+
+/// Whether a Workload holds quota of a flavor.
+pub(crate) fn uses(entry: &WorkloadEntry, flavor: &str) -> bool {
+    flavors_used(entry).any(|used| used == flavor)
+}
+
+/// The flavors that a Workload holds quota of, maybe several times.
+pub(super) fn flavors_used(entry: &WorkloadEntry) -> impl Iterator<Item = &str> {
+    let sets = entry.status().admission.iter().flat_map(|a| &a.pod_set_assignments);
+    sets.flat_map(|set| set.flavors.values()).map(String::as_str)
+}
+
 /// Whether a Workload was evicted, or will be as soon as that can be written, and still holds its quota.
 pub(crate) fn leaves(entry: &WorkloadEntry) -> bool {
     holds(entry)

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use sluice_core::{Name, WorkloadKey};
+use sluice_core::{Name, NotMoved, SearchResults, WorkloadKey};
 
-use super::cut::CutSearch;
-use super::found::FoundCapacity;
 use super::group_index::GroupIndex;
 use super::planned::Planned;
 use crate::index_map::IndexSet;
@@ -29,12 +27,8 @@ pub(crate) struct HotswapState {
     pub(super) resumes: bool,
     /// The evaluation that is due continues the last one; nothing else has changed.
     pub(super) resuming: bool,
-    /// The Workloads for which the evaluations since then found nothing, and why.
-    pub(super) tried: BTreeMap<WorkloadKey, NotFound>,
-    /// The search that alone takes more than a cycle, until it ends.
-    pub(super) cut: Option<CutSearch>,
-    /// By displaced Workload: the room that the last evaluation found for it.
-    pub(super) found: BTreeMap<WorkloadKey, FoundCapacity>,
+    /// What the searches of the evaluations since then have found, and not found.
+    pub(super) results: SearchResults,
     /// Something changed meanwhile: once all had their turn, all have it again.
     pub(super) again: bool,
     /// The moves that the last look found, and that are still to be made.
@@ -89,50 +83,6 @@ impl HotswapState {
         let name = Name::from(name);
         self.names.insert(Name::clone(&name));
         name
-    }
-}
-
-/// Why a search found nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotFound {
-    /// There is no room.
-    NoRoom,
-    /// It took too long.
-    TooLong,
-}
-
-/// Why a displaced Workload stays where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotMoved {
-    /// Too many nodes look bad.
-    Brake,
-    /// No healthy nodes are free for it, not even without Workloads of lower priority; and how much of it the core could place, if the core assigns
-    /// the nodes.
-    NoRoom(Option<String>),
-    /// The search for nodes was given up.
-    TooLong,
-    /// Its queue does not have the quota to admit it again.
-    NoQuota,
-    /// Its queue cannot admit it again, and why.
-    Barred(String),
-}
-
-impl NotMoved {
-    /// What keeps its queue from admitting it again, if that is the reason.
-    pub(super) fn barred(&self) -> Option<&str> {
-        match self {
-            Self::NoQuota => Some("its ClusterQueue no longer has quota for it"),
-            Self::Barred(why) => Some(why),
-            Self::Brake | Self::NoRoom(_) | Self::TooLong => None,
-        }
-    }
-
-    /// Whether it is the same reason, however much would fit now: that changes with every pod that comes and goes.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::NoRoom(_), Self::NoRoom(_)) => true,
-            _ => self == other,
-        }
     }
 }
 

@@ -6,13 +6,23 @@ use proptest::prelude::*;
 
 use super::super::candidates::{Candidate, Candidates};
 use super::*;
+use crate::WorkloadKey;
+use crate::intern::NodeId;
 use crate::spec::Time;
-use crate::{Name, WorkloadKey};
 
 /// Whose queue the search is for.
 const QUEUE: &str = "q";
 /// The root of its cohort tree.
-const ROOT: &str = "r";
+const ROOT: NodeId = NodeId(1);
+/// The root of another one.
+const OTHER_ROOT: NodeId = NodeId(2);
+
+/// Another queue in its cohort tree.
+const NEAR: &str = "near";
+/// A queue in another tree.
+const FAR: &str = "far";
+/// A queue without a cohort.
+const ALONE: &str = "alone";
 
 /// How near a candidate's queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,23 +42,28 @@ fn candidate(name: &str, proximity: Proximity, priority: i32, reserved: i64) -> 
     (WorkloadKey::new("ns", name), proximity, priority, reserved)
 }
 
-fn candidates<'a>(all: &'a [Spec], root: Option<&str>) -> Candidates<'a> {
+fn candidates(all: &[Spec], root: Option<NodeId>) -> Candidates<'_> {
     let made = all.iter().enumerate().map(|(at, (key, proximity, priority, reserved))| Candidate {
         at,
         key,
         priority: *priority,
-        reserved_at: Reverse(Time::from_seconds(*reserved)),
+        reserved_at: Time::from_seconds(*reserved),
         uid: &key.name,
-        queue: Name::from(if *proximity == Proximity::OwnQueue { QUEUE } else { "other" }),
-        root: match proximity {
-            Proximity::Elsewhere => None,
-            Proximity::LentElsewhere => Some(Name::from("other root")),
-            Proximity::Lent | Proximity::OwnQueue | Proximity::Cohort => root.map(Name::from),
+        queue: match proximity {
+            Proximity::OwnQueue => QUEUE,
+            Proximity::Lent | Proximity::Cohort => NEAR,
+            Proximity::LentElsewhere => FAR,
+            Proximity::Elsewhere => ALONE,
         },
         flavors: Vec::new(),
     });
+    let root_of = |queue: &str| match queue {
+        ALONE => None,
+        FAR => Some(OTHER_ROOT),
+        _ => root,
+    };
     let lent = |at: usize| matches!(all[at].1, Proximity::Lent | Proximity::LentElsewhere);
-    Candidates::new(made.collect(), |one| lent(one.at))
+    Candidates::new(made.collect(), root_of, |one| lent(one.at))
 }
 
 /// A ground of names, on which a condition says what fits; a limited number of questions is answered.
@@ -100,8 +115,7 @@ fn naive(all: &[&str], fits: impl Fn(&[&str]) -> bool) -> Option<Vec<String>> {
 
 fn search(all: &[Spec], questions: usize, fits: impl Fn(&[&str]) -> bool) -> Choice<&str> {
     let made = candidates(all, Some(ROOT));
-    let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
-    let keys = made.below(100, &queue, Some(&root), true).map(|one| &*one.key.name);
+    let keys = made.below(100, QUEUE, Some(ROOT), true).map(|one| &*one.key.name);
     choose(keys, &mut Names { gone: Vec::new(), fits, questions, dear: false })
 }
 
@@ -166,8 +180,7 @@ proptest! {
         }).collect();
         wanted.sort();
         let made = candidates(&all, rooted.then_some(ROOT));
-        let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
-        let found = made.below(priority, &queue, rooted.then_some(&root), beyond);
+        let found = made.below(priority, QUEUE, rooted.then_some(ROOT), beyond);
         let found: Vec<_> = found.map(|one| one.key).collect();
         prop_assert_eq!(found, wanted.into_iter().map(|(_, _, _, key)| key).collect::<Vec<_>>());
     }
@@ -177,15 +190,13 @@ proptest! {
 fn a_victim_is_no_candidate_any_more_wherever_it_stood() {
     let all: Vec<_> = (0..6).map(|n| candidate(&format!("c{n}"), Proximity::Cohort, n, 1)).collect();
     let mut made = candidates(&all, Some(ROOT));
-    let (queue, root) = (Name::from(QUEUE), Name::from(ROOT));
     for (leaves, left) in
         [(2, vec![0, 1, 3, 4, 5]), (0, vec![1, 3, 4, 5]), (1, vec![3, 4, 5]), (9, vec![3, 4, 5])]
     {
         made.remove(leaves);
-        let found = made.below(100, &queue, Some(&root), true).map(|one| one.priority);
+        let found = made.below(100, QUEUE, Some(ROOT), true).map(|one| one.priority);
         assert_eq!(found.collect::<Vec<_>>(), left);
-        let other = Name::from("other");
-        let found = made.below(100, &other, None, false).map(|one| one.priority);
+        let found = made.below(100, NEAR, None, false).map(|one| one.priority);
         assert_eq!(found.collect::<Vec<_>>(), left);
     }
 }

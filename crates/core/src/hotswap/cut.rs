@@ -1,7 +1,8 @@
 //! A search that takes more than one cycle. It continues where it was as long as nothing has changed, else it begins again. Each new beginning doubles
 //! the length of its parts, up to a limit: even if something changes all the time, it then ends before the next change.
 
-use sluice_core::{Answers, WorkloadKey};
+use crate::capacity_search::Answers;
+use crate::workload::WorkloadKey;
 
 /// A search that took this many cycles is given up.
 const MOST_PARTS: u32 = 64;
@@ -10,7 +11,7 @@ const MOST_DOUBLINGS: u32 = 4;
 
 /// A search to be continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CutSearch {
+pub(super) struct CutSearch {
     /// The Workload.
     pub(super) key: WorkloadKey,
     /// In how many cycles it was searched.
@@ -53,9 +54,9 @@ impl CutSearch {
 /// How far a search is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// How many choices have no room without victims.
+    /// How many choices have no free nodes without victims.
     pub(super) spares: usize,
-    /// How many choices have no room with victims either.
+    /// How many choices have no free nodes with victims either.
     pub(super) ways: usize,
     /// What the search for victims keeps for the next part.
     pub(super) answers: Answers,
