@@ -2,11 +2,14 @@
 //!
 //! Its inputs are plain: what is free on the nodes ([`crate::FreeCapacity`]), the [`DisplacedWorkload`]s in their order, and the [`HotswapFacts`],
 //! which follow from objects that the core does not see. What quotas allow, the core asks of its own usage.
+//!
+//! How much of a flavor may be held at all, since not all of its nodes are healthy, is [`capacity_of_flavors`].
 
 mod cut;
 mod decisions;
 mod displaced;
 mod facts;
+mod flavor_capacity;
 mod found;
 mod quota;
 mod results;
@@ -15,5 +18,6 @@ mod search;
 pub use decisions::{DisplacedOutcome, HotswapDecisions, NotMoved};
 pub use displaced::{DisplacedWorkload, FlavorChoice};
 pub use facts::HotswapFacts;
+pub use flavor_capacity::{CapacityFacts, FlavorCapacity, FlavorNodes, PodOnNode, capacity_of_flavors};
 pub use results::SearchResults;
 pub use search::{DisplacedSearch, SearchSteps};

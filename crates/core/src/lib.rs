@@ -60,6 +60,7 @@
 //! | ours: whether a workload finds nodes without others, and which ones have to go (Hotswap) | `capacity_search` |
 //! | ours: the same for nodes with a topology, by the placement of admissions | `scheduler::node_trial` |
 //! | ours: which displaced workloads move where, and which ones are preempted for them (Hotswap) | `hotswap` |
+//! | ours: what healthy nodes of a flavor have (Hotswap) | `hotswap::flavor_capacity` |
 //! | ours: limits of physical capacity, displaced workloads | `capacity` |
 #![forbid(unsafe_code)]
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -121,8 +122,9 @@ pub use capacity_search::{
 };
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
 pub use hotswap::{
-    DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorChoice, HotswapDecisions, HotswapFacts,
-    NotMoved, SearchResults, SearchSteps,
+    CapacityFacts, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorCapacity, FlavorChoice,
+    FlavorNodes, HotswapDecisions, HotswapFacts, NotMoved, PodOnNode, SearchResults, SearchSteps,
+    capacity_of_flavors,
 };
 pub use reason::{
     Detail, LoopKind, PREEMPTION_HELD_BACK, PodSetRefusal, PodSetRequests, PreemptionPossibility, Reason,

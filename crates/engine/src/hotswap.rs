@@ -21,6 +21,7 @@ pub(crate) mod health;
 pub(crate) mod matching;
 pub(crate) mod moves;
 pub(crate) mod needs;
+pub(crate) mod node_groups;
 pub(crate) mod nodes_to_avoid;
 pub(crate) mod planned;
 pub(crate) mod pod;

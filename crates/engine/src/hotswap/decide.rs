@@ -6,20 +6,21 @@ use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobView;
 use sluice_core::{
-    Amount, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FreeCapacity, HotswapDecisions, Name,
-    NodeGroups, NotMoved, SearchSteps, WorkloadKey,
+    Amount, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorNodes, FreeCapacity,
+    HotswapDecisions, Name, NodeGroups, NotMoved, SearchSteps, WorkloadKey, capacity_of_flavors,
 };
 
-use super::capacity::{self, FlavorNodes};
+use super::capacity::SeenCapacity;
 use super::displaced::LostNodes;
 use super::exclusive::{exclusive_in, exclusive_labels, takes_groups};
 use super::facts::Facts;
 use super::health::Health;
 use super::needs::given;
+use super::node_groups::groups_by;
 use super::planned::Move;
 use super::room::LazyCapacity;
 use super::scope::Scope;
-use super::snapshot::{SeenPod, SeenWorkload, Snapshot, flavors_used, holds_of};
+use super::snapshot::{SeenPod, SeenWorkload, Snapshot};
 use super::state::NodesToAvoid;
 use crate::engine::{Alarm, Engine};
 use crate::input::Kind;
@@ -251,14 +252,8 @@ impl Engine {
             names.push(flavor);
             flavors.push(FlavorNodes { own, resources, groups });
         }
-        let at_flavor = |name: &str| names.binary_search_by(|flavor| (***flavor).cmp(name)).ok();
-        let used = |at: usize| {
-            flavors_used(snapshot.workloads[at].entry).filter_map(at_flavor).collect::<Vec<usize>>()
-        };
-        let holds = |at: usize, flavor: usize, resource: &Name| {
-            holds_of(snapshot.workloads[at].entry, names[flavor], resource)
-        };
-        let capacities = capacity::of_flavors(snapshot, &flavors, used, |at| !moves[at], holds);
+        let seen = SeenCapacity { snapshot, flavors: &names, moves: &moves };
+        let capacities = capacity_of_flavors(&seen, &flavors);
         for ((flavor, nodes), capacity) in names.iter().zip(&flavors).zip(capacities) {
             evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
             let elsewhere = capacity.elsewhere.into_iter().map(|at| snapshot.workloads[at].key.clone());
@@ -300,7 +295,7 @@ impl Engine {
         snapshot: &Snapshot<'a>,
     ) -> Vec<NodeGroups<'a>> {
         let labels: BTreeSet<&String> = labels.values().flatten().collect();
-        labels.into_iter().map(|label| capacity::groups_by(label, snapshot, &self.config.hotswap)).collect()
+        labels.into_iter().map(|label| groups_by(label, snapshot, &self.config.hotswap)).collect()
     }
 
     /// Of these Workloads, the ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use sluice_api::job::JobView;
 use sluice_api::slim;
 use sluice_api::v1beta2::WorkloadStatus;
-use sluice_core::{Amount, Name, NodeSet, WorkloadKey};
+use sluice_core::{Name, NodeSet, WorkloadKey};
 
 use super::asks::SetAsks;
 use super::exclusive::exclusive_labels;
@@ -354,11 +354,6 @@ impl<'a> Snapshot<'a> {
     pub fn health(&self, node: &str) -> Health {
         self.health_at(self.node(node))
     }
-}
-
-/// An amount as an exact number.
-pub(crate) fn exact(amount: Amount) -> i128 {
-    i128::from(amount.get())
 }
 
 #[cfg(test)]
