@@ -9,6 +9,7 @@
 mod index;
 mod ours_capacity;
 mod ours_fits;
+mod ours_hotswap;
 mod ours_lent_nodes;
 mod ours_node_trial;
 mod ours_reclaimers;
