@@ -16,7 +16,7 @@
 //! 3. the `world`, which is the configuration (`quota`, `forest`, `queue`, `workloads`, `topology` and their parts), and the `books`, which are
 //!    the usage (of quota, of nodes and of physical capacity), with a journal;
 //! 4. the search, functions over a `view` of both, which reads the world and restores the books: `flavor_assigner`, `preemption`,
-//!    `partial_admission`, `placement`;
+//!    `partial_admission`, `placement`, `halving`;
 //! 5. `scheduler`: world, books and the `agenda` of what has to be tried, with a module for each way to change or read them from outside;
 //! 6. `cycle`: which search is made for which workload, and its consequences; outside of a cycle `capacity_search`: whether work would find nodes, and
 //!    after it `hotswap`: where displaced workloads go.
@@ -82,6 +82,7 @@ mod fair_sharing;
 pub mod fixtures;
 mod flavor_assigner;
 mod forest;
+mod halving;
 mod hotswap;
 mod index_map;
 mod intern;

@@ -2,7 +2,9 @@
 //!
 //! Preemption for quota ([`crate::preemption`]) has a search of its own. Its possible victims depend on earlier ones, as queues stop using more than
 //! their nominal quota, so that the number of candidates cannot be doubled each time; and the order of its victims after fill-back is a rule of the
-//! reference. Here all candidates are known at the beginning.
+//! reference. Here all candidates are known at the beginning. Both have halving in common ([`crate::halving`]).
+
+use crate::halving::lowest_enough;
 
 /// Where candidates go and come back.
 pub(super) trait Ground {
@@ -82,22 +84,15 @@ fn enough<G: Ground>(
         }
         more = if ground.is_dear() { gone.len() } else { 1 };
     }
-    // How many of them are enough.
-    let mut some = gone.len();
-    let mut at = some;
-    while some - few > 1 {
+    let mut at = gone.len();
+    let enough = lowest_enough(few, gone.len(), |number| -> Result<bool, Cut> {
         go_on(ground)?;
-        let half = few + (some - few) / 2;
-        shift(ground, &gone, at, half);
-        at = half;
-        if ground.fits() {
-            some = half;
-        } else {
-            few = half;
-        }
-    }
-    shift(ground, &gone, at, some);
-    gone.truncate(some);
+        shift(ground, &gone, at, number);
+        at = number;
+        Ok(ground.fits())
+    })?;
+    shift(ground, &gone, at, enough);
+    gone.truncate(enough);
     Ok(Some(gone))
 }
 

@@ -1,10 +1,12 @@
 //! Victims for a slice that gets nodes back which its cohort has lent out (not in Kueue).
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use super::candidates::{CandidateFilter, CohortCandidates};
 use super::classical::{collect_subtree, still_above_nominal};
 use super::request::PreemptionRequest;
+use crate::halving::lowest_enough;
 use crate::intern::PlaceId;
 use crate::placement;
 use crate::report::PreemptionReason;
@@ -73,21 +75,22 @@ fn first_that_are_enough(
         return None;
     }
     let mut pods = gained(view, preemption, holds)?;
-    let (mut too_few, mut enough, mut removed) = (0, candidates.len(), candidates.len());
-    while enough - too_few > 1 {
-        let middle = usize::midpoint(too_few, enough);
-        for target in candidates.get(middle..removed).into_iter().flatten() {
+    let mut removed = candidates.len();
+    let Ok(enough) = lowest_enough(0, candidates.len(), |number| {
+        for target in candidates.get(number..removed).into_iter().flatten() {
             view.restore(target.workload);
         }
-        for target in candidates.get(removed..middle).into_iter().flatten() {
+        for target in candidates.get(removed..number).into_iter().flatten() {
             view.remove(target.workload);
         }
-        removed = middle;
-        match gained(view, preemption, holds) {
-            Some(found) => (pods, enough) = (found, middle),
-            None => too_few = middle,
+        removed = number;
+        let found = gained(view, preemption, holds);
+        let is_enough = found.is_some();
+        if let Some(found) = found {
+            pods = found;
         }
-    }
+        Ok::<_, Infallible>(is_enough)
+    });
     candidates.truncate(enough);
     let places: BTreeSet<PlaceId> =
         pods.iter().flat_map(|pods| &pods.places).map(|&(place, _)| place).collect();
