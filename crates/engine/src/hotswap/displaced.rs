@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_core::{DisplacedWorkload, Name, NodeSet, WorkloadKey};
 
+use super::free_capacity::LazyCapacity;
 use super::health::Health;
 use super::pod::Pod;
-use super::room::LazyCapacity;
 use super::scope::Scope;
 use super::snapshot::{SeenWorkload, Snapshot};
 use crate::engine::Engine;

@@ -1,4 +1,4 @@
-//! The nodes of a look, and what is on them, as input of the core, which finds room.
+//! The nodes of a look, and what is on them, as input of the core, which finds free ones.
 
 use std::collections::BTreeSet;
 
