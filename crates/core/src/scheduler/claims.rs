@@ -61,3 +61,24 @@ impl Snapshot {
 fn exact(amount: Amount) -> i128 {
     i128::from(amount.get())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fixtures::{cohort, cq};
+    use crate::{Config, Name, Scheduler};
+
+    #[test]
+    fn the_top_cohort_is_the_highest_one_or_the_last_one_before_a_cycle_begins_again() {
+        let mut core = Scheduler::new(Config::default());
+        for queue in [cq("a").cohort("low"), cq("b").cohort("x"), cq("c").cohort("y"), cq("alone")] {
+            core.set_cluster_queue(queue.0);
+        }
+        for one in [cohort("low").parent("top"), cohort("x").parent("y"), cohort("y").parent("x")] {
+            core.set_cohort(one.0);
+        }
+        let top = |queue| core.top_cohort(queue).map(|id| Name::clone(&core.world.forest.node(id).name));
+        let tops = ["a", "b", "c", "alone", "missing"].map(top);
+        let expected = [Some("top"), Some("y"), Some("x"), None, None];
+        assert_eq!(tops, expected.map(|name| name.map(Name::from)));
+    }
+}
