@@ -228,10 +228,11 @@ fn ours_hotswap_gives_an_evicted_workload_the_nodes_again_that_were_found_for_it
     assert!(decisions.searched);
     bed.results.replace(decisions.results, &decisions.postponed);
     let evicted = DisplacedWorkload { is_evicted: true, ..bed.displaced(0) };
-    let decisions = bed.search(&[evicted.clone()], &[0], 20_000);
+    let displaced = [evicted, bed.displaced(1)];
+    let decisions = bed.search(&displaced[..1], &[0], 20_000);
     assert!(!decisions.searched && decisions.outcomes.is_empty());
     assert_eq!(decisions.displaced, [Displaced { key: key("a0"), needs: claim() }]);
-    let outcomes = bed.search(&[evicted, bed.displaced(1)], &[0], 20_000).outcomes;
+    let outcomes = bed.search(&displaced, &[0], 20_000).outcomes;
     assert_eq!(outcomes, [(1, stays(NotMoved::NoNodes(None)))], "its node is taken");
 }
 
