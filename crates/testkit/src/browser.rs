@@ -23,6 +23,9 @@ use crate::wait::{Progress, eventually};
 const DEADLINE: Duration = Duration::from_mins(5);
 /// How long a script in the page waits for what it is to show.
 pub const PATIENCE: Duration = Duration::from_mins(3);
+/// What a script in the page waits for between two looks at what it is to show. To wait for the next picture would have the browser draw sixty a
+/// second, only to be looked at.
+pub const PAUSE: &str = "new Promise((resume) => setTimeout(resume, 50))";
 
 /// The names that distributions give the program.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -167,7 +170,7 @@ impl Page {
             "(async () => {{ const until = performance.now() + {patience};
                while (!document.body.innerText.includes({wanted})) {{
                    if (performance.now() > until) return document.body.innerText.slice(0, 3000);
-                   await new Promise(requestAnimationFrame);
+                   await {PAUSE};
                }}
                return true; }})()"
         );

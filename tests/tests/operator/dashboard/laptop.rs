@@ -6,7 +6,7 @@ use std::process::Stdio;
 use http::Request;
 use kube::client::Body;
 use serde_json::{Value, json};
-use sluice_testkit::browser::{Page, Scheme};
+use sluice_testkit::browser::{PAUSE, Page, Scheme};
 use sluice_testkit::kubectl::kubectl;
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_testkit::{ControlPlane, binary};
@@ -167,10 +167,10 @@ async fn no_script_of_others_runs(page: &mut Page) {
         add('script', { src: 'data:text/javascript,window.ran=2' });
         add('iframe', { src: 'data:text/html,x' });
         const until = performance.now() + 180000;
-        while (blocked.length < 3 && performance.now() < until) await new Promise(requestAnimationFrame);
+        while (blocked.length < 3 && performance.now() < until) await PAUSE;
         return [...blocked.sort(), window.ran ?? null];
     })()";
-    let seen = page.run(blocked).await.unwrap();
+    let seen = page.run(&blocked.replace("PAUSE", PAUSE)).await.unwrap();
     assert_eq!(seen, json!(["frame-src", "script-src-elem", "script-src-elem", null]));
 }
 

@@ -3,7 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use sluice_testkit::ControlPlane;
-use sluice_testkit::browser::{Page, Scheme};
+use sluice_testkit::browser::{PAUSE, Page, Scheme};
 use sluice_testkit::wait::{Progress, eventually};
 use sluice_tests::place::{DEADLINE, Place};
 
@@ -42,11 +42,11 @@ pub async fn an_attempt_that_is_over(address: &str, token: &str, plane: &Control
         const until = performance.now() + 180000;
         while ([...document.querySelectorAll('ol.events .what')].filter((one) => one.textContent === 'started').length < 2) {
             if (performance.now() > until) return document.body.innerText.slice(0, 2000);
-            await new Promise(requestAnimationFrame);
+            await PAUSE;
         }
         return true;
     })()";
-    assert_eq!(page.run(both).await.unwrap(), true);
+    assert_eq!(page.run(&both.replace("PAUSE", PAUSE)).await.unwrap(), true);
     let steps = lived(&mut page).await;
     let again = [&first[..], &first[1..4]].concat();
     assert_eq!(steps.iter().filter(|step| first.contains(&step.as_str())).collect::<Vec<_>>(), again);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::json;
-use sluice_testkit::browser::{PATIENCE, Page, Scheme};
+use sluice_testkit::browser::{PATIENCE, PAUSE, Page, Scheme};
 
 use super::mock::{Fault, serve};
 use super::opened;
@@ -75,6 +75,6 @@ async fn no_other_page_puts_a_frame_around_this_one() {
     let began = Instant::now();
     while !refused(&page) {
         assert!(began.elapsed() < PATIENCE, "{:?}", page.troubles());
-        page.run("new Promise(requestAnimationFrame).then(() => null)").await.unwrap();
+        page.run(&format!("{PAUSE}.then(() => null)")).await.unwrap();
     }
 }

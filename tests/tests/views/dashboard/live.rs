@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use sluice_testkit::browser::{PATIENCE, Page, Scheme};
+use sluice_testkit::browser::{PATIENCE, PAUSE, Page, Scheme};
 use sluice_testkit::wait::{eventually, progress};
 use sluice_tests::place::DEADLINE;
 
@@ -19,7 +19,7 @@ async fn until(page: &mut Page, script: &str) {
             const until = performance.now() + {patience};
             while (!({script})) {{
                 if (performance.now() > until) return document.body.innerText.slice(0, 2000);
-                await new Promise(requestAnimationFrame);
+                await {PAUSE};
             }}
             return true;
         }})()"

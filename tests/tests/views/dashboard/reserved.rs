@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sluice_testkit::assets;
-use sluice_testkit::browser::{PATIENCE, Scheme};
+use sluice_testkit::browser::{PATIENCE, PAUSE, Scheme};
 
 use super::mock::{Fault, serve};
 use super::{go, open_file, opened, shows};
@@ -11,7 +11,7 @@ use crate::browser::simulate;
 /// Of each reservation that is drawn, the class of what comes after it in its row.
 const RESERVED: &str = "(async () => {
     const until = performance.now() + PATIENCE;
-    while (performance.now() < until && !document.querySelector('.row .reserved')) await new Promise(requestAnimationFrame);
+    while (performance.now() < until && !document.querySelector('.row .reserved')) await PAUSE;
     return [...document.querySelectorAll('.row .reserved')].map((one) => one.nextElementSibling?.getAttribute('class') ?? null);
 })()";
 
@@ -27,7 +27,8 @@ async fn a_report_shows_who_has_quota_and_waits_for_checks() {
     page.run(&open_file(&report)).await.unwrap();
     shows(&mut page, "jobs").await;
     // A reservation is drawn before each bar that waited for it, and its tip says when it began.
-    let drawn = page.run(&RESERVED.replace("PATIENCE", &PATIENCE.as_millis().to_string())).await.unwrap();
+    let script = RESERVED.replace("PATIENCE", &PATIENCE.as_millis().to_string()).replace("PAUSE", PAUSE);
+    let drawn = page.run(&script).await.unwrap();
     let drawn = drawn.as_array().unwrap();
     assert!(!drawn.is_empty(), "no reservation is drawn");
     for end in drawn {
