@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use sluice_testkit::jobset::{JOBSET_NAME, JobSet};
 use sluice_testkit::kubectl::{apply, kubectl};
 use sluice_testkit::wait::{consistently, eventually, progress};
 use sluice_testkit::{Complete, Manager, Setup, chart, crds, nodes};
@@ -28,26 +31,28 @@ fn jobset(place: &Place<'_>, name: &str, pool: &str, pods: &Value) -> String {
     .to_string()
 }
 
-/// What a JobSet and its Jobs say of pods that run, and its Jobs of those that terminate.
-async fn pods(place: &Place<'_>, name: &str) -> (i64, i64, i64) {
-    let get = async |args: &[&str]| -> Value {
-        let args = [&["-n", &place.name, "-o", "json", "get"], args].concat();
-        // kubectl prints nothing if there is no such object.
-        serde_json::from_str(&kubectl(place.plane, &args).await.unwrap()).unwrap_or_default()
-    };
-    let of_set =
-        get(&["jobset", name, "--ignore-not-found"]).await["status"]["replicatedJobsStatus"][0]["active"]
-            .as_i64();
-    let jobs = get(&["jobs", "-l", &format!("jobset.sigs.k8s.io/jobset-name={name}")]).await;
-    let sum = |key: &str| -> i64 {
-        jobs["items"].as_array().into_iter().flatten().filter_map(|job| job["status"][key].as_i64()).sum()
-    };
-    (of_set.unwrap_or(0), sum("active"), sum("terminating"))
+/// What belongs to a JobSet.
+fn of(name: &str) -> ListParams {
+    ListParams::default().labels(&format!("{JOBSET_NAME}={name}"))
 }
 
-async fn wait_for_pods(place: &Place<'_>, name: &str, expected: (i64, i64, i64)) {
+/// What a JobSet and its Jobs say of pods that run, and its Jobs of those that terminate. By the client: they are looked at many times a second, and
+/// two kubectls take a good part of one.
+async fn pods(place: &Place<'_>, name: &str) -> Result<(i32, i32, i32)> {
+    let sets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
+    let set = sets.get_opt(name).await?.and_then(|set| set.status).unwrap_or_default();
+    let of_set = set.replicated_jobs_status.first().map_or(0, |group| group.active);
+    let (mut active, mut terminating) = (0, 0);
+    for status in place.jobs().list(&of(name)).await?.items.into_iter().filter_map(|job| job.status) {
+        active += status.active.unwrap_or(0);
+        terminating += status.terminating.unwrap_or(0);
+    }
+    Ok((of_set, active, terminating))
+}
+
+async fn wait_for_pods(place: &Place<'_>, name: &str, expected: (i32, i32, i32)) {
     eventually("the pods to be as expected", DEADLINE, || async {
-        let seen = pods(place, name).await;
+        let seen = pods(place, name).await?;
         Ok(progress(seen == expected, format!("{seen:?}")))
     })
     .await
@@ -97,7 +102,7 @@ async fn a_stopped_or_deleted_jobset_holds_its_quota_until_its_pods_ended_or_the
     kubectl(plane, &["annotate", "node", "dies-0", "sluice.dev/not-ready=yes"]).await.unwrap();
     place.wait_for_condition("old", "QuotaReserved", "False/Deactivated").await.unwrap();
     wait_for_pods(&place, "new", (2, 2, 0)).await;
-    assert_eq!(pods(&place, "old").await, (0, 0, 2), "they are still there");
+    assert_eq!(pods(&place, "old").await.unwrap(), (0, 0, 2), "they are still there");
 
     let_end(&place, "old").await;
     wait_for_pods(&place, "old", (0, 0, 0)).await;
@@ -108,14 +113,14 @@ async fn a_stopped_or_deleted_jobset_holds_its_quota_until_its_pods_ended_or_the
     place.wait_for_reserved_cpu("2").await.unwrap();
     kubectl(plane, &["delete", "-n", &place.name, "jobset", "new", "--wait=false"]).await.unwrap();
     eventually("the Jobs to be gone", DEADLINE, || async {
-        let seen = pods(&place, "new").await;
+        let seen = pods(&place, "new").await?;
         Ok(progress(seen == (0, 0, 0), format!("{seen:?}")))
     })
     .await
     .unwrap();
     consistently("the quota to be held", Duration::from_secs(4), || async {
         let reserved = place.reserved_cpu().await?;
-        let waits = pods(&place, "last").await == (0, 0, 0);
+        let waits = pods(&place, "last").await? == (0, 0, 0);
         Ok(progress(reserved == "2" && waits, reserved))
     })
     .await
@@ -127,10 +132,9 @@ async fn a_stopped_or_deleted_jobset_holds_its_quota_until_its_pods_ended_or_the
 
 /// Takes away what holds the pods of a JobSet.
 async fn let_end(place: &Place<'_>, name: &str) {
-    let free = json!({"metadata": {"finalizers": []}}).to_string();
-    let label = format!("jobset.sigs.k8s.io/jobset-name={name}");
-    let list = ["get", "pods", "-n", &place.name, "-l", &label, "-o", "name"];
-    for pod in kubectl(place.plane, &list).await.unwrap().lines() {
-        kubectl(place.plane, &["patch", "-n", &place.name, pod, "--type=merge", "-p", &free]).await.unwrap();
+    let free = Patch::Merge(json!({"metadata": {"finalizers": []}}));
+    for pod in place.pods().list(&of(name)).await.unwrap() {
+        let pod = pod.metadata.name.unwrap();
+        place.pods().patch(&pod, &PatchParams::default(), &free).await.unwrap();
     }
 }
