@@ -4,6 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use anyhow::Result;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 use sluice_testkit::assets;
 use sluice_testkit::kubectl::{self, kubectl, try_kubectl};
@@ -103,9 +106,11 @@ spec: {clusterQueue: by-host}
 
 /// Waits until the one pod of that job is held by a gate, or by none.
 async fn wait_until_placed(plane: &ControlPlane, gated: bool) {
+    let all: Api<Pod> = Api::namespaced(plane.client().await.unwrap(), "tenant");
+    let own = ListParams::default().labels("job-name=placed");
     eventually("the pod of the job that is placed", DEADLINE, || async {
-        let pods = get(plane, &["pods", "-n", "tenant", "-l", "job-name=placed"]).await?;
-        let pods = pods["items"].as_array().cloned().unwrap_or_default();
+        let pods = all.list(&own).await?.items;
+        let pods = pods.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
         let live: Vec<&Value> =
             pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect();
         let is = |pod: &Value| {
@@ -124,10 +129,11 @@ async fn get(plane: &ControlPlane, args: &[&str]) -> Result<Value> {
     Ok(serde_json::from_str(&kubectl(plane, &args).await?)?)
 }
 
-async fn wait_for_active_pods(plane: &ControlPlane, name: &str, wanted: i64) {
+async fn wait_for_active_pods(plane: &ControlPlane, name: &str, wanted: i32) {
+    let jobs: Api<Job> = Api::namespaced(plane.client().await.unwrap(), "tenant");
     eventually("the job's active pods", DEADLINE, || async {
-        let job = get(plane, &["job", name, "-n", "tenant"]).await?;
-        Ok(progress(job["status"]["active"].as_i64().unwrap_or(0) == wanted, &job["status"]))
+        let status = jobs.get(name).await?.status.unwrap_or_default();
+        Ok(progress(status.active.unwrap_or(0) == wanted, format!("{status:?}")))
     })
     .await
     .unwrap();
