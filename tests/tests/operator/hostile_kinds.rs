@@ -3,19 +3,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
+use futures::StreamExt as _;
 use futures::future::join_all;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams,
 };
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::watch_object;
 use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_testkit::assets::Tool;
-use sluice_testkit::wait::{Progress, consistently, eventually, progress};
+use sluice_testkit::wait::{Progress, eventually, progress};
 use sluice_testkit::{
     Complete, ControlPlane, Disruption, FaultProxy, Harm, Limits, Manager, Setup, chart, controllers, crds,
     needs, nodes, workloads,
@@ -114,30 +118,34 @@ impl Attack {
             })
             .await
             .unwrap();
-            consistently("the queue's use to stay within its quota", WATCHED, || async {
-                let used = self.used().await?;
-                Ok(progress(used <= QUOTA, format!("{used}")))
-            })
-            .await
-            .unwrap();
+            self.stays_within_quota().await;
         }
     }
 
-    /// The processors that the admitted Workloads of the tenant's queue hold, rounded up.
-    async fn used(&self) -> Result<u32> {
-        let queue = self.place.cluster_queues().get(&self.place.name).await?;
-        let flavors = queue.data["status"]["flavorsReservation"].as_array().cloned().unwrap_or_default();
-        let of = |flavor: &Value| -> u32 {
-            let resources = flavor["resources"].as_array().cloned().unwrap_or_default();
-            let cpu = resources.iter().find(|resource| resource["name"] == "cpu").cloned();
-            let total = cpu.map(|cpu| cpu["total"].clone()).unwrap_or_default();
-            let text = total.as_str().map_or_else(|| total.to_string(), str::to_owned);
-            match text.strip_suffix('m') {
-                Some(milli) => milli.parse::<u32>().unwrap_or(0).div_ceil(1_000),
-                None => text.parse().unwrap_or(0),
+    /// The queue's use stays within its quota for a while: at the beginning, at the end, and at each change between them.
+    async fn stays_within_quota(&self) {
+        let (queues, name) = (self.place.cluster_queues(), self.place.name.as_str());
+        let is_within = |queue: &DynamicObject| {
+            assert!(used(queue) <= QUOTA, "{name} uses more than its quota: {}", queue.data["status"]);
+        };
+        is_within(&queues.get(name).await.unwrap());
+        let mut changes = pin!(watch_object(queues.clone(), name).default_backoff());
+        let watched = async {
+            while let Some(change) = changes.next().await {
+                // A watch that breaks is begun again, with the queue as it is then.
+                if let Ok(Some(queue)) = change {
+                    is_within(&queue);
+                }
             }
         };
-        Ok(flavors.iter().map(of).sum())
+        // It has no end of its own.
+        let _ = tokio::time::timeout(WATCHED, watched).await;
+        is_within(&queues.get(name).await.unwrap());
+    }
+
+    /// The processors that the tenant's queue has in use.
+    async fn used(&self) -> Result<u32> {
+        Ok(used(&self.place.cluster_queues().get(&self.place.name).await?))
     }
 
     /// What has no quota never runs: as it was made, unsuspended by hand, with a forged owner, with the Workload of another.
@@ -222,6 +230,22 @@ impl Attack {
         self.nothing_grows_beyond_quota().await;
         self.all_goes().await;
     }
+}
+
+/// The processors that the admitted Workloads of a queue hold, rounded up.
+fn used(queue: &DynamicObject) -> u32 {
+    let flavors = queue.data["status"]["flavorsReservation"].as_array().cloned().unwrap_or_default();
+    let of = |flavor: &Value| -> u32 {
+        let resources = flavor["resources"].as_array().cloned().unwrap_or_default();
+        let cpu = resources.iter().find(|resource| resource["name"] == "cpu").cloned();
+        let total = cpu.map(|cpu| cpu["total"].clone()).unwrap_or_default();
+        let text = total.as_str().map_or_else(|| total.to_string(), str::to_owned);
+        match text.strip_suffix('m') {
+            Some(milli) => milli.parse::<u32>().unwrap_or(0).div_ceil(1_000),
+            None => text.parse().unwrap_or(0),
+        }
+    };
+    flavors.iter().map(of).sum()
 }
 
 fn containers(name: &str, cpu: u32) -> Value {
