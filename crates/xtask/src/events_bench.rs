@@ -102,7 +102,7 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) {
     }
 }
 
-/// JobSets of four pods in one rack each that run, and one that no rack is large enough for, in a world of `racks` racks.
+/// JobSets of four pods in one rack each that run, and one that no rack is large enough for, also with the nodes that join, in a world of `racks` racks.
 fn world(racks: usize) -> Bed {
     let mut bed = Bed::new();
     bed.c.checked = false;
@@ -114,9 +114,10 @@ fn world(racks: usize) -> Bed {
     for job in 0..8 {
         bed.placed_jobset(&format!("j{job}"), "high", 4, 4);
     }
-    bed.placed_jobset("large", "low", i32::try_from(RACK).unwrap_or(i32::MAX) + 1, 4);
+    bed.placed_jobset("large", "low", i32::try_from(2 * RACK).unwrap_or(i32::MAX), 4);
     bed.settle();
     bed.c.advance(5);
+    assert!(bed.runs("j7") && !bed.runs("large"), "jobs that run, and one that waits");
     bed.c.meter = |work| {
         let began = stopwatch::now();
         work();

@@ -28,8 +28,8 @@ use crate::world::World;
 /// How long a slice waits for pods that are still on its nodes after their workloads gave their quota back, in nanoseconds: twice the usual grace
 /// period of a pod.
 const PODS_LEAVE_WITHIN: i64 = 60_000_000_000;
-/// How many slices a cycle searches lent nodes for: many may lose nodes at once.
-const MOST_SEARCHES: usize = 8;
+/// How many slices a cycle searches lent nodes for: many may lose nodes at once, and a search goes through all that borrows.
+const MOST_SEARCHES: usize = 2;
 
 /// Why pods have no nodes.
 struct NotPlaced {
