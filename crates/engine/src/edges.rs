@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::slim::RuntimeClass;
 use sluice_api::v1beta2::{ClusterQueueSpec, ResourceGroup};
 use sluice_core::{Name, WorkloadKey};
 
@@ -12,6 +13,13 @@ use crate::engine::Engine;
 use crate::ingest::limits::LimitSummary;
 use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
+
+/// Whether the API server adds the same to the pods of one RuntimeClass as to those of another.
+fn adds_the_same(one: &RuntimeClass, other: &RuntimeClass) -> bool {
+    one.overhead == other.overhead
+        && one.node_selector == other.node_selector
+        && one.tolerations == other.tolerations
+}
 
 impl Engine {
     /// Marks a Workload, and the job that it belongs to.
@@ -61,49 +69,54 @@ impl Engine {
         }
     }
 
-    /// The limits of a namespace changed.
+    /// A LimitRange of a namespace was created, changed or deleted. Work that waits there is looked at again if that changes the limits.
     pub(crate) fn limits_changed(&mut self, namespace: &Name) {
         let ranges = self.world.limit_ranges.get(namespace).into_iter().flatten().map(|(_, r)| r);
         let summary = LimitSummary::of(ranges);
+        if *self.world.around(namespace, &self.config).limits == summary {
+            return;
+        }
         self.world.limits.insert(Arc::clone(namespace), summary);
         self.world.measure_pods_again();
-        self.mark_pending_workloads(Some(namespace));
+        self.mark_pending_workloads(namespace);
         self.hotswap_stale();
     }
 
-    /// A RuntimeClass was created, changed or deleted: the requests of waiting Workloads are computed again, and Workloads with this class that have
-    /// nodes are checked, as they may need other nodes.
+    /// Takes in a RuntimeClass. Its metadata concerns nobody.
+    pub(crate) fn observe_runtime_class(&mut self, name: Name, class: RuntimeClass) {
+        let known = self.world.runtime_classes.get(&name);
+        let changed = known.is_none_or(|known| !adds_the_same(known, &class));
+        self.world.runtime_classes.insert(Arc::clone(&name), class);
+        if changed {
+            self.runtime_class_changed(&name);
+        }
+    }
+
+    /// A RuntimeClass was created, changed or deleted: Workloads whose pods name it are looked at again. Those that wait may have other requests, and
+    /// those that have nodes may need others.
     pub(crate) fn runtime_class_changed(&mut self, name: &Name) {
         self.world.measure_pods_again();
-        self.mark_pending_workloads(None);
         self.hotswap_stale();
         if !self.synced {
             return;
         }
-        let uses = |entry: &crate::world::WorkloadEntry| {
+        let concerned = |entry: &crate::world::WorkloadEntry| {
             let class =
                 |set: &sluice_api::slim::PodSet| set.template.runtime_class_name.as_deref() == Some(name);
-            let placed = entry.status().admission.is_some() && !is(entry.status(), Type::Finished);
-            placed && entry.object.spec.pod_sets.iter().any(class)
+            !is(entry.status(), Type::Finished) && entry.object.spec.pod_sets.iter().any(class)
         };
-        let concerned = self.world.workloads.iter().filter(|(_, entry)| uses(entry));
+        let concerned = self.world.workloads.iter().filter(|(_, entry)| concerned(entry));
         self.dirty.workloads.extend(concerned.map(|(key, _)| key.clone()));
     }
 
-    /// Marks the Workloads that wait, in one namespace or all.
-    pub(crate) fn mark_pending_workloads(&mut self, namespace: Option<&Name>) {
+    /// Marks the Workloads of a namespace that wait.
+    pub(crate) fn mark_pending_workloads(&mut self, namespace: &Name) {
         if !self.synced {
             return;
         }
-        let world = &self.world;
-        let waiting = |entry: &crate::world::WorkloadEntry| entry.status().admission.is_none();
-        if let Some(namespace) = namespace {
-            let of_namespace = world.workloads_in(namespace).filter(|(_, entry)| waiting(entry));
-            self.dirty.workloads.extend(of_namespace.map(|(key, _)| key.clone()));
-        } else {
-            let all = world.workloads.iter().filter(|(_, entry)| waiting(entry));
-            self.dirty.workloads.extend(all.map(|(key, _)| key.clone()));
-        }
+        let all = self.world.workloads_in(namespace);
+        let waiting = all.filter(|(_, entry)| entry.status().admission.is_none());
+        self.dirty.workloads.extend(waiting.map(|(key, _)| key.clone()));
     }
 
     /// Marks one LocalQueue and its Workloads.

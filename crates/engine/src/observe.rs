@@ -104,19 +104,22 @@ impl Engine {
                 }
             }
             Object::PriorityClass(class) => {
-                self.world.priority_classes.insert(name, (class.value, class.global_default));
-                self.recheck_reported_jobs();
+                let value = (class.value, class.global_default);
+                if self.world.priority_classes.insert(name, value) != Some(value) {
+                    self.recheck_reported_jobs();
+                }
             }
             Object::Namespace(namespace) => {
                 let labels = namespace.metadata.labels.clone().unwrap_or_default();
-                let known = self.world.namespaces.get(&name).and_then(|n| n.metadata.labels.clone());
-                let changed = known.is_none_or(|old| old != labels);
+                let known = self.world.namespaces.get(&name);
+                let changed =
+                    known.is_none_or(|old| old.metadata.labels.clone().unwrap_or_default() != labels);
                 self.world.namespaces.insert(Arc::clone(&name), namespace);
                 if changed {
                     self.scheduler.set_namespace(&name, pairs(&labels));
                     self.request_cycle();
                     self.mark_jobs_in(&name);
-                    self.mark_pending_workloads(Some(&name));
+                    self.mark_pending_workloads(&name);
                     self.hotswap_stale();
                 }
             }
@@ -128,13 +131,14 @@ impl Engine {
                 self.world.limit_ranges.entry(Arc::clone(&namespace)).or_default().insert(name, *range);
                 self.limits_changed(&namespace);
             }
-            Object::RuntimeClass(class) => {
-                self.world.runtime_classes.insert(Arc::clone(&name), *class);
-                self.runtime_class_changed(&name);
-            }
+            Object::RuntimeClass(class) => self.observe_runtime_class(name, *class),
             Object::ProvisioningRequestConfig(config) => {
+                let known = self.world.provisioning_configs.get(&name);
+                let changed = known.is_none_or(|known| known.spec != config.spec);
                 self.world.provisioning_configs.insert(Arc::clone(&name), config);
-                self.config_changed(&name);
+                if changed {
+                    self.config_changed(&name);
+                }
             }
             Object::ProvisioningRequest(request) => self.observe_request(&reference, request),
         }
@@ -355,8 +359,9 @@ impl Engine {
                 self.limits_changed(&object.namespace);
             }
             Kind::RuntimeClass => {
-                self.world.runtime_classes.remove(name);
-                self.runtime_class_changed(name);
+                if self.world.runtime_classes.remove(name).is_some() {
+                    self.runtime_class_changed(name);
+                }
             }
             Kind::ProvisioningRequestConfig => {
                 self.world.provisioning_configs.remove(name);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use sluice_api::job::JobKind;
 use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, ObjectRef, Work, Write};
 
 mod big;
@@ -154,10 +155,11 @@ fn to_value(object: &Object) -> Option<Value> {
     Some(value.expect("the object encodes"))
 }
 
+fn typed<T: serde::de::DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).expect("the object decodes")
+}
+
 fn from_value(kind: Kind, value: &Value) -> Object {
-    fn typed<T: serde::de::DeserializeOwned>(value: &Value) -> T {
-        serde_json::from_value(value.clone()).expect("the object decodes")
-    }
     match kind {
         Kind::ClusterQueue => Object::ClusterQueue(typed(value)),
         Kind::LocalQueue => Object::LocalQueue(typed(value)),
@@ -166,17 +168,22 @@ fn from_value(kind: Kind, value: &Value) -> Object {
     }
 }
 
-#[test]
-fn a_change_costs_what_hangs_on_it() {
-    let queues: usize = 200;
-    let objects = big::objects(size(queues));
+/// A leader that knows these objects and has written the statuses.
+fn at_rest(objects: &[Object]) -> Engine {
     let mut engine = Engine::new(EngineConfig { status_interval_ms: 0, ..EngineConfig::default() });
     engine.apply(big::now(), Input::Leader(true));
     give(&mut engine, big::start(Vec::new()));
-    for object in objects.clone() {
-        engine.apply(big::now(), Input::Applied(object));
+    for object in objects {
+        engine.apply(big::now(), Input::Applied(object.clone()));
     }
-    write_all(&mut engine, &objects);
+    write_all(&mut engine, objects);
+    engine
+}
+
+#[test]
+fn a_change_costs_what_hangs_on_it() {
+    let queues: usize = 200;
+    let mut engine = at_rest(&big::objects(size(queues)));
     let mut cost = |input: Input| cost(&mut engine, vec![input]);
 
     assert_eq!(cost(Input::Tick), Work::default());
@@ -196,6 +203,82 @@ fn a_change_costs_what_hangs_on_it() {
 
 fn reference(queue: usize) -> ObjectRef {
     ObjectRef::namespaced(Kind::LocalQueue, format!("team-{}", queue / 10), format!("lq-{queue}"))
+}
+
+#[test]
+fn a_runtime_class_concerns_the_workloads_that_name_it() {
+    let mut sandboxed: Value =
+        serde_json::from_slice(&big::workload(3, 99, false).text()).expect("it is JSON");
+    sandboxed["spec"]["podSets"][0]["template"]["spec"]["runtimeClassName"] = json!("sandbox");
+    let mut objects = big::objects(size(40));
+    objects.push(big::decode(Kind::Workload, sandboxed.to_string().as_bytes()));
+    let mut engine = at_rest(&objects);
+    let mut cost = |input: Input| cost(&mut engine, vec![input]);
+    let class = |name: &str, version: &str, cpus: &str| {
+        let overhead = json!({"podFixed": {"cpu": cpus}});
+        let metadata = json!({"name": name, "resourceVersion": version});
+        let value = json!({"metadata": metadata, "handler": "runsc", "overhead": overhead});
+        Input::Applied(Object::RuntimeClass(typed(&value)))
+    };
+    // What waits is 121 Workloads.
+    let concerns_one = |cost: Work| assert!((1..=4).contains(&cost.workloads), "{cost:?}");
+
+    assert_eq!(cost(class("other", "1", "1")).workloads, 0);
+    concerns_one(cost(class("sandbox", "2", "1")));
+    assert_eq!(cost(class("sandbox", "3", "1")), Work::default(), "it adds the same to its pods");
+    concerns_one(cost(class("sandbox", "4", "2")));
+    let object = ObjectRef::cluster(Kind::RuntimeClass, "sandbox");
+    concerns_one(cost(Input::Deleted { object, uid: None }));
+}
+
+/// What work depends on, with this version, and with these CPUs or this priority in it.
+fn surroundings(version: &str, number: i32) -> Vec<Object> {
+    let metadata = |name: &str| json!({"name": name, "resourceVersion": version});
+    let mut in_team = metadata("limits");
+    in_team["namespace"] = json!("team-0");
+    let limits = json!([{"type": "Container", "max": {"cpu": number.to_string()}}]);
+    let class = json!({"metadata": metadata("urgent"), "value": number});
+    let config =
+        json!({"provisioningClassName": "queued", "managedResources": [format!("example.com/n{number}")]});
+    vec![
+        Object::LimitRange(typed(&json!({"metadata": in_team, "spec": {"limits": limits}}))),
+        Object::PriorityClass(typed(&class)),
+        Object::ProvisioningRequestConfig(typed(&json!({"metadata": metadata("dws"), "spec": config}))),
+        Object::WorkloadPriorityClass(typed(&class)),
+        Object::Namespace(typed(&json!({"metadata": metadata("team-0")}))),
+    ]
+}
+
+/// The list after a watch that broke has every object again.
+#[test]
+fn objects_that_come_again_unchanged_cost_nothing() {
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
+    let pod = json!({"containers": [container], "priorityClassName": "missing", "restartPolicy": "Never"});
+    let job = json!({
+        "metadata": {"name": "job", "namespace": "team-0", "uid": "job", "generation": 1, "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"kueue.x-k8s.io/queue-name": "lq-0"}},
+        "spec": {"suspend": true, "template": {"spec": pod}},
+    });
+    let parameters =
+        json!({"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "dws"});
+    let check = json!({
+        "metadata": {"name": "provisioned", "uid": "provisioned", "generation": 1, "resourceVersion": "1"},
+        "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request", "parameters": parameters},
+    });
+    let mut objects = big::objects(size(20));
+    objects.push(Object::Job(Box::new(sluice_jobs::observe(JobKind::JOB, &job))));
+    objects.push(Object::AdmissionCheck(typed(&check)));
+    objects.extend(surroundings("1", 5));
+    let mut engine = at_rest(&objects);
+    for object in surroundings("2", 5) {
+        let what = object.object_ref();
+        assert_eq!(cost(&mut engine, vec![Input::Applied(object)]), Work::default(), "{what}");
+    }
+    let mut changed = surroundings("3", 6).into_iter().map(Input::Applied);
+    let mut next = || cost(&mut engine, changed.next().into_iter().collect());
+    assert!(next().workloads >= 1, "other limits are those of the Workloads that wait in the namespace");
+    assert!(next().jobs >= 1, "the job names a PriorityClass that does not exist");
+    assert!(next().statuses >= 1, "the check says whether its configuration is in order");
 }
 
 #[test]
