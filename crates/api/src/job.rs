@@ -297,6 +297,8 @@ pub struct JobView {
     pub may_clean_up: bool,
     /// Whether the integration does not manage it, whatever queue it names: it has no pods of its own.
     pub skipped: bool,
+    /// Whether [`JobPodSet::scheduling`] of its pod sets was dropped, because nothing managed it.
+    pub slim: bool,
     /// Whether its controller keeps it from running at present, so that quota would be of no use; absent for kinds without such a state.
     pub on_hold: Option<bool>,
     /// Set if the object cannot become a Workload, and why (too many pod sets, a malformed template, …).

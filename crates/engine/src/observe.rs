@@ -246,7 +246,7 @@ impl Engine {
         }
         if let Some(entry) = self.world.jobs.get_mut(&key) {
             let same = entry.view.job.uid == view.job.uid;
-            let has_more = view.pod_sets.iter().any(|p| p.template.is_some());
+            let has_more = entry.view.slim || view.pod_sets.iter().any(|p| p.template.is_some());
             match compare(Some(&entry.view.resource_version), Some(&view.resource_version)) {
                 Seen::Older => return,
                 Seen::Same if same && !has_more => return,

@@ -84,6 +84,7 @@ pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
         groups: None,
         may_clean_up: false,
         skipped: false,
+        slim: false,
         part_names: Vec::new(),
         leaves_pods: false,
         pod_selector: None,

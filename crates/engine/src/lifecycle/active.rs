@@ -119,7 +119,7 @@ impl Engine {
             let answer = (view.suspended_condition, view.observed_generation);
             let stop = (view.suspended, answer, view.deleting, view.finished.is_some());
             // The pod counts in its spec may be those of the job.
-            let spec = (view.generation, view.invalid.is_some());
+            let spec = (view.generation, view.invalid.is_some(), view.slim);
             (view.job.uid.clone(), view.controller.clone(), pods, stop, spec)
         };
         if known.map(matters) == next.map(matters) {

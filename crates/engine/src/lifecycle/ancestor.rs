@@ -310,6 +310,10 @@ impl Engine {
         admitted &= !(claimed && self.has_default_queue(&key.namespace));
         // Its Workload may still be there for pods that were made before.
         admitted &= self.gone_since(&Name::from(ancestor)).is_none();
+        // Nothing managed it before. What must not run is stopped first.
+        if view.slim && (admitted || view.suspended) {
+            return self.read_job(key);
+        }
         let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let cleans_up = self.cleans_up(view);
         // A job with more pods than the job above has quota for, or elsewhere, was not made by its controller.

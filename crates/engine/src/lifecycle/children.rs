@@ -33,7 +33,8 @@ impl Engine {
             let Some(entry) = self.world.jobs.get(&child) else { continue };
             let made = &entry.view;
             let Some(sets) = self.made(view, made).filter(|_| made.finished.is_none()) else { continue };
-            if made.deleting || entry.open.is_some() {
+            // What is not known in full is read first.
+            if made.deleting || made.slim || entry.open.is_some() {
                 waits = true;
                 continue;
             }
@@ -117,7 +118,7 @@ impl Engine {
             let Some(entry) = self.world.jobs.get(&child) else { continue };
             let Some([own]) = self.made(&played, &entry.view) else { continue };
             let Some((set, info)) = of(&own.name).filter(|_| entry.view.finished.is_none()) else { continue };
-            if entry.view.deleting || entry.open.is_some() {
+            if entry.view.deleting || entry.view.slim || entry.open.is_some() {
                 waits = true;
                 continue;
             }

@@ -31,7 +31,7 @@ impl Engine {
     pub(crate) fn reconcile_job(&mut self, key: &JobKey) {
         // Others are known only as parts of those above them.
         if !self.decides() || !self.config.frameworks.contains(&key.kind) {
-            return;
+            return self.slim_unmanaged(key);
         }
         let Some(entry) = self.world.jobs.get(key) else { return };
         if entry.open.is_some() || self.world.is_writing_pods(key) {

@@ -14,6 +14,7 @@ use crate::world::JobKey;
 impl Engine {
     /// Cleans up after a job that has left its queue: a Workload with quota is deleted when the job ends, a waiting one at once.
     pub(super) fn leave_queue(&mut self, key: &JobKey, view: &Arc<JobView>) {
+        self.slim_unmanaged(key);
         let mut unfinished = self.world.owned(&view.job.uid);
         unfinished.retain(|w: &WorkloadKey| !is(self.world.workloads[w].status(), Type::Finished));
         if unfinished.is_empty() || view.suspended && view.finished.is_none() {

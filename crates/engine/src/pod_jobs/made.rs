@@ -106,7 +106,8 @@ impl Engine {
         match self.standing(view) {
             Standing::Own => Some(self.holds_quota(&view.job.namespace, &view.job.uid)),
             Standing::Part { of, .. } => {
-                let named = self.part_until(view) == Some(Timestamp::MAX);
+                // Its gates are known once it was read.
+                let named = self.part_until(view) == Some(Timestamp::MAX) && !view.slim;
                 Some(named && (self.holds_quota(&view.job.namespace, &of) || self.cleans_up(view)))
             }
             Standing::Unverified(_) => Some(false),

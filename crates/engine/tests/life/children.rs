@@ -7,17 +7,28 @@ use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 use crate::model::Cluster;
 use crate::model::build::{job, made_by};
 
-/// A JobSet of three replicas runs on the flavor `old`; then that has no room any more, and `new` has.
-fn moved() -> Cluster {
+/// A queue with room on the flavor `old`.
+fn bed() -> Cluster {
     let mut c = Cluster::plain();
     c.api.flavor("old", &[("pool", "old"), ("only-old", "yes")]);
     c.api.flavor("new", &[("pool", "new")]);
     quota(&mut c, "3", "0");
     c.api.local_queue("team-a", "lq", "cq");
-    let mut set = job("team-a", "set", "lq", 3, "1");
+    c
+}
+
+/// A JobSet of three replicas.
+fn jobset(queue: &str) -> JobView {
+    let mut set = job("team-a", "set", queue, 3, "1");
     set.job.kind = JobKind::JOB_SET;
     set.pod_sets[0].parts = 3;
-    c.api.add_job(set);
+    set
+}
+
+/// The JobSet runs on the flavor `old`; then that has no room any more, and `new` has.
+fn moved() -> Cluster {
+    let mut c = bed();
+    c.api.add_job(jobset("lq"));
     c.settle();
     assert_eq!(c.api.job("set").view.pod_sets[0].scheduling.node_selector["pool"], "old");
     c
@@ -93,6 +104,23 @@ fn nothing_is_removed_for_the_same_flavor_or_what_was_never_changed() {
     drain(&mut c, "HoldAndDrain");
     drain(&mut c, "None");
     assert!(!c.api.job("set").view.suspended && deleted(&c).is_empty());
+}
+
+/// While nothing manages it, its selectors are not kept.
+#[test]
+fn a_job_whose_jobset_is_queued_later_is_read_before_the_start() {
+    let mut c = bed();
+    c.api.add_job(jobset(""));
+    let mut made = child(&c, 0);
+    made.pod_sets[0].scheduling.node_selector.insert("former".to_owned(), "yes".to_owned());
+    c.api.add_job(made);
+    c.settle();
+    c.advance(20);
+    c.api.edit_job("set", |job| job.view.queue_name = Some("lq".to_owned()));
+    c.settle();
+    c.advance(5);
+    assert_eq!(deleted(&c), ["set-main-0"]);
+    assert!(!c.api.job("set").view.suspended);
 }
 
 #[test]

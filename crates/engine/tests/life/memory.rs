@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::EnvVar;
 use serde_json::{Value, json};
 use sluice_api::job::{ControllerRef, JobKind, JobView};
@@ -82,6 +82,33 @@ fn of_a_job_that_another_kind_made_no_template_is_kept() {
         view
     });
     assert!(bytes < 16 << 10, "{bytes} bytes are kept");
+}
+
+/// Any user can write a reference to an owner that does not exist.
+#[test]
+fn of_a_job_whose_owner_does_not_exist_no_template_is_kept() {
+    for leads in [false, true] {
+        let mut engine = Engine::new(EngineConfig::default());
+        engine.apply(Timestamp::UNIX_EPOCH, Input::Leader(leads));
+        engine.apply(Timestamp::UNIX_EPOCH, Input::Synced);
+        engine.cycle(Timestamp::UNIX_EPOCH);
+        let measured = allocation_counter::measure(|| {
+            let mut view = job("team-a", "claims", "", 1, "1");
+            let kind = JobKind::JOB_SET;
+            let (api_version, kind) = (kind.api_version().to_owned(), kind.kind().to_owned());
+            view.controller =
+                Some(ControllerRef { api_version, kind, name: "no".to_owned(), uid: "no".to_owned() });
+            let scheduling = &mut view.pod_sets[0].scheduling;
+            scheduling.labels = (0..3_900).map(|at| (format!("l{at}"), String::new())).collect();
+            engine.apply(Timestamp::UNIX_EPOCH, Input::Applied(Object::Job(Box::new(view))));
+            engine.cycle(Timestamp::UNIX_EPOCH);
+            // Its owner might have been seen until then.
+            let later = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(11);
+            engine.apply(later, Input::Tick);
+            engine.cycle(later);
+        });
+        assert!(measured.bytes_current < 16 << 10, "{} bytes are kept", measured.bytes_current);
+    }
 }
 
 #[test]

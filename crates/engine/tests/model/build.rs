@@ -122,6 +122,7 @@ pub fn job(namespace: &str, name: &str, queue: &str, count: i32, cpu: &str) -> J
         groups: None,
         may_clean_up: false,
         skipped: false,
+        slim: false,
         part_names: Vec::new(),
         leaves_pods: false,
         pod_selector: None,

@@ -124,6 +124,7 @@ fn said_by(member: &Member, job: JobRef) -> JobView {
         groups: None,
         may_clean_up: false,
         skipped: false,
+        slim: false,
         part_names: Vec::new(),
         leaves_pods: false,
         pod_selector: None,
