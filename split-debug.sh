@@ -1,6 +1,7 @@
 #!/bin/sh
-# Moves the debug info of the release binaries into a file beside each, NAME.debug. The binary names that file: a debugger, and a
-# backtrace where the file lies beside the binary, find it. Function names stay in the binary.
+# Moves the debug info and the function names of the release binaries into a file beside each, NAME.debug. The binary names that file: a
+# debugger, and a backtrace where the file lies beside the binary, find it. Without it a backtrace has addresses alone; what a panic says,
+# with its place in the source, is in the binary.
 # cargo puts the whole binary back in place at its next build, so that a second run finds the debug info again.
 set -eu
 cd "${CARGO_TARGET_DIR:-target}/release"
@@ -14,6 +15,6 @@ for name in "$@"; do
     fi
     objcopy --only-keep-debug --compress-debug-sections=zlib "$name" "$name.debug"
     # Under another name first: the binary in `deps`, of which this one is a link, stays whole.
-    objcopy --strip-debug --add-gnu-debuglink="$name.debug" "$name" "$name.small"
+    objcopy --strip-all --add-gnu-debuglink="$name.debug" "$name" "$name.small"
     mv "$name.small" "$name"
 done
