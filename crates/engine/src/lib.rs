@@ -12,6 +12,7 @@
 
 mod account;
 mod answers;
+mod aside;
 pub mod attempt;
 mod attempts;
 mod backoff;

@@ -15,6 +15,7 @@ impl Engine {
     pub(crate) fn reconcile_list(&mut self, kind: Kind, present: Vec<ObjectRef>, as_of: Option<u64>) {
         let first = self.listed.insert(kind);
         let present: BTreeSet<_> = present.into_iter().collect();
+        self.keep_aside(kind, &present);
         for lacking in self.known(kind).into_iter().filter(|o| !present.contains(o)) {
             let version = self.made_version(&lacking).and_then(|version| version.parse::<u64>().ok());
             if as_of.zip(version).is_some_and(|(as_of, version)| version > as_of) {

@@ -1,4 +1,4 @@
-//! Handles what was seen: objects, deletions, complete lists, objects that are set aside.
+//! Handles what was seen: objects, and deletions.
 
 mod local_queue;
 mod slim_job;
@@ -11,16 +11,14 @@ use sluice_api::v1beta2::{AdmissionCheck, ClusterQueue};
 use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
-use crate::effect::Level;
 use crate::engine::Engine;
 use crate::hotswap::snapshot::{released, takes_the_same};
 use crate::ingest::scheduling::pairs;
 use crate::ingest::{self, queues};
 use crate::input::{Kind, Object, ObjectRef};
 use crate::lifecycle::seen_by_controller::SeenByController;
-use crate::outbox::{About, warning};
 use crate::version::{Seen, compare};
-use crate::world::{JobKey, job_key};
+use crate::world::JobKey;
 
 /// The annotation (of jobs: label) that makes the engine panic, where the configuration allows it.
 const INJECT_PANIC: &str = "sluice.dev/inject-panic";
@@ -401,53 +399,6 @@ impl Engine {
         self.scheduler.remove_workload(key, ingest::time(self.now));
         self.nodes_of_workload_changed(key);
         self.request_cycle();
-    }
-
-    /// Leaves an object out until it changes.
-    pub(crate) fn set_aside(&mut self, object: &ObjectRef, why: String) {
-        let version = match object.kind {
-            Kind::Workload => {
-                let key = WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(&object.name));
-                self.world.workloads.get(&key).and_then(|e| e.object.metadata.resource_version.clone())
-            }
-            Kind::Job(kind) if kind.integration().of_pods => {
-                self.world.member(object).map(|(_, member)| member.resource_version.clone())
-            }
-            Kind::Job(_) => job_key(object).and_then(|key| {
-                let set = || self.world.sets.get(&key);
-                let view = self.world.jobs.get(&key).map(|entry| &entry.view).or_else(set)?;
-                Some(view.resource_version.clone())
-            }),
-            _ => None,
-        };
-        self.forget_object(object, None);
-        let note = format!("Set aside until it changes, because it could not be handled: {why}");
-        let uid: Arc<str> = "".into();
-        self.outbox.push(warning(About::new(object, &uid, crate::REPORTER_WORKLOAD), "SetAside", note));
-        self.outbox.push(self.log(Level::Error, "object set aside", &[("object", object), ("why", &why)]));
-        self.aside.insert(object.clone(), (version, why));
-    }
-
-    /// Whether the object is set aside, and is still the version that was.
-    fn is_aside(&mut self, reference: &ObjectRef, object: &Object) -> bool {
-        let Some((version, _)) = self.aside.get_mut(reference) else { return false };
-        let seen = match object {
-            Object::Job(view) => Some(view.resource_version.clone()),
-            Object::QueuedPod(member) => Some(member.resource_version.clone()),
-            Object::Workload(workload) => workload.metadata.resource_version.clone(),
-            _ => None,
-        };
-        match version {
-            None => {
-                *version = seen;
-                true
-            }
-            Some(_) if *version == seen => true,
-            Some(_) => {
-                self.aside.remove(reference);
-                false
-            }
-        }
     }
 
     /// Lets a test make one object fail.

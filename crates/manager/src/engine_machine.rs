@@ -36,6 +36,10 @@ impl Machine for Engine {
         self.working_on().cloned()
     }
 
+    fn is_aside(&self, object: &ObjectRef) -> bool {
+        self.leaves_out(object)
+    }
+
     fn has_moves(&self) -> bool {
         Engine::has_moves(self)
     }

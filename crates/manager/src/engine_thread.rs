@@ -16,6 +16,7 @@ use sluice_engine::effect::{Effect, EffectId};
 use sluice_engine::input::{Input, Object, ObjectRef, WriteError};
 use tracing::{error, info};
 
+use self::blame::{Blame, Cause, Verdict};
 use self::clock::Clock;
 use self::pages::Pages;
 use crate::intake::Slot;
@@ -27,9 +28,6 @@ pub use self::pages::PAGE;
 
 /// Inputs that are applied before the next cycle at most, so that a flood does not hold decisions back.
 const BATCH: usize = 4096;
-/// The number of panics without a new object as the cause, each within [`CALM`] of the one before, after which the process gives up.
-const BLAMELESS: u32 = 3;
-const CALM: Duration = Duration::from_mins(1);
 
 /// The engine, or a stand-in in tests.
 pub trait Machine {
@@ -43,6 +41,8 @@ pub trait Machine {
     fn next_timer(&self) -> Option<Timestamp>;
     /// The object that it was working on; asked after a panic.
     fn suspect(&self) -> Option<ObjectRef>;
+    /// Whether it leaves an object out that was set aside and has not changed since.
+    fn is_aside(&self, object: &ObjectRef) -> bool;
     /// Whether there is something new for the part that follows it.
     fn has_moves(&self) -> bool {
         false
@@ -203,9 +203,8 @@ where
             pages: VecDeque::new(),
             generation: 0,
             leading: false,
-            aside: Vec::new(),
+            blame: Blame::default(),
             last: None,
-            blameless: (0, Instant::now()),
         }
         .run();
     })?;
@@ -223,11 +222,9 @@ struct Runner<M, B, O> {
     pages: VecDeque<Pages<M>>,
     generation: u64,
     leading: bool,
-    aside: Vec<(ObjectRef, String)>,
+    blame: Blame,
     /// The object of the last input, to blame when the engine does not know.
     last: Option<ObjectRef>,
-    /// Panics without a new object as the cause, and when the last one was.
-    blameless: (u32, Instant),
 }
 
 impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
@@ -318,6 +315,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
                 Some(Command::Pages(pages)) => self.pages.push_back(pages),
                 Some(Command::StepDown) => {
                     self.leading = false;
+                    self.blame.keep(|object| self.machine.is_aside(object));
                     self.rebuild();
                 }
             }
@@ -392,18 +390,20 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
     /// Sets the causing object aside, and rebuilds the engine without it.
     fn recover(&mut self, subject: Option<ObjectRef>, why: &str) {
         let machine = &self.machine;
-        let suspect = catch_unwind(AssertUnwindSafe(|| machine.suspect())).ok().flatten().or(subject);
-        match suspect {
-            Some(object) if !self.aside.iter().any(|(known, _)| *known == object) => {
+        let named = catch_unwind(AssertUnwindSafe(|| machine.suspect())).ok().flatten();
+        let cause = match named {
+            Some(object) => Cause::Named(object),
+            None => subject.map_or(Cause::Unknown, Cause::Guessed),
+        };
+        let known = format!("{cause:?}");
+        match self.blame.judge(cause, why, |object| machine.is_aside(object), Instant::now()) {
+            Verdict::SetAside(object) => {
                 error!(object = %object, why, "the engine failed on this object: it is set aside until it changes");
                 self.outlet.set_aside(&object, why);
-                self.aside.push((object, why.to_owned()));
             }
-            suspect => {
-                let (count, at) = self.blameless;
-                self.blameless = (if at.elapsed() < CALM { count + 1 } else { 1 }, Instant::now());
-                error!(?suspect, why, "the engine failed, and no new object is the cause");
-                if self.blameless.0 >= BLAMELESS {
+            verdict => {
+                error!(cause = %known, why, "the engine failed, and no object explains it");
+                if verdict == Verdict::GiveUp {
                     self.outlet.give_up(why);
                 }
             }
@@ -420,7 +420,8 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         if let Some(recorder) = &mut self.recorder {
             recorder.rebuilt(now);
         }
-        let aside = self.aside.clone().into_iter().map(|(object, why)| Input::SetAside { object, why });
+        let aside: Vec<_> = self.blame.aside().cloned().collect();
+        let aside = aside.into_iter().map(|(object, why)| Input::SetAside { object, why });
         for input in aside.chain([Input::Leader(self.leading)]) {
             if let Some(recorder) = &mut self.recorder {
                 recorder.input(now, &input, None);
@@ -454,6 +455,7 @@ fn quiet_panics() {
     });
 }
 
+mod blame;
 mod clock;
 mod pages;
 #[cfg(test)]

@@ -272,7 +272,15 @@ async fn a_poisonous_object_is_set_aside_and_the_others_continue() {
     assert!(!place.suspended("before").await.unwrap(), "what ran continues");
     assert_eq!(manager.ended(), None);
     audit(&manager).await;
-    // It is looked at again when it changes.
+    // It is looked at again when it changes, and set aside again, however often.
+    for change in 1..=4 {
+        let injected = json!({"metadata": {"labels": {INJECT_PANIC: format!("change-{change}")}}});
+        place.patch_job("poison", injected).await.unwrap();
+        let name = format!("change-{change}");
+        place.job(&name, "lq", 0).await.unwrap();
+        place.wait_until(&name, true).await.unwrap();
+        assert_eq!(manager.ended(), None);
+    }
     place.delete_job("before").await.unwrap();
     place.patch_job("poison", json!({"metadata": {"labels": {INJECT_PANIC: null}}})).await.unwrap();
     place.wait_until("poison", true).await.unwrap();

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -18,9 +19,24 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Default)]
 struct Parrot {
     said: Vec<Effect>,
-    aside: Vec<ObjectRef>,
+    /// With the version that was set aside, once it was seen.
+    aside: BTreeMap<ObjectRef, Option<String>>,
+    working_on: Option<ObjectRef>,
     timer: Option<Timestamp>,
     panic_in_cycle: bool,
+}
+
+impl Parrot {
+    /// Whether an object is set aside. One that has changed since is let in again.
+    fn leaves_out(&mut self, object: &ObjectRef, version: Option<String>) -> bool {
+        let Some(aside) = self.aside.get_mut(object) else { return false };
+        if aside.is_none() || *aside == version {
+            *aside = version;
+            return true;
+        }
+        self.aside.remove(object);
+        false
+    }
 }
 
 fn say(what: &str) -> Effect {
@@ -33,11 +49,13 @@ impl Machine for Parrot {
         match input {
             Input::SetAside { object, .. } => {
                 self.said.push(say(&format!("aside {}", object.name)));
-                self.aside.push(object);
+                self.aside.insert(object, None);
             }
-            Input::Applied(object) => {
-                let object = object.object_ref();
-                let poison = object.name.starts_with("poison") && !self.aside.contains(&object);
+            Input::Applied(Object::Namespace(namespace)) => {
+                let version = namespace.metadata.resource_version.clone();
+                let object = Object::Namespace(namespace).object_ref();
+                let poison = object.name.starts_with("poison") && !self.leaves_out(&object, version);
+                self.working_on = poison.then(|| object.clone());
                 assert!(!poison, "poisoned by {}", object.name);
                 self.panic_in_cycle |= &*object.name == "late";
                 if &*object.name == "timer" {
@@ -52,8 +70,11 @@ impl Machine for Parrot {
                 self.timer = None;
                 self.said.push(say("tick"));
             }
-            Input::Deleted { object, .. } => self.said.push(say(&format!("gone {}", object.name))),
-            Input::Listed { .. } | Input::Backlog(_) => {}
+            Input::Deleted { object, .. } => {
+                self.aside.remove(&object);
+                self.said.push(say(&format!("gone {}", object.name)));
+            }
+            Input::Applied(_) | Input::Listed { .. } | Input::Backlog(_) => {}
         }
     }
 
@@ -71,7 +92,11 @@ impl Machine for Parrot {
     }
 
     fn suspect(&self) -> Option<ObjectRef> {
-        None
+        self.working_on.clone()
+    }
+
+    fn is_aside(&self, object: &ObjectRef) -> bool {
+        self.aside.contains_key(object)
     }
 
     fn version_of(&self, object: &ObjectRef) -> Option<(&str, &str)> {
@@ -125,8 +150,13 @@ impl Fixture {
     }
 
     fn object(name: &str) -> Object {
+        Self::version(name, None)
+    }
+
+    fn version(name: &str, version: Option<&str>) -> Object {
         let mut namespace = slim::Namespace::default();
         namespace.metadata.name = Some(name.to_owned());
+        namespace.metadata.resource_version = version.map(str::to_owned);
         Object::Namespace(Box::new(namespace))
     }
 
@@ -171,6 +201,38 @@ fn a_poisonous_object_is_set_aside_and_the_others_continue() {
         fixture.apply(name);
         assert_eq!(fixture.next(), format!("1L {name}"));
     }
+}
+
+#[test]
+fn a_poisonous_object_that_changes_again_and_again_is_set_aside_each_time() {
+    let fixture = Fixture::new();
+    for change in 1..=20 {
+        let version = change.to_string();
+        let see = || fixture.handle.input(Input::Applied(Fixture::version("poison", Some(&version))));
+        see();
+        assert_eq!(fixture.next(), "set aside Namespace poison: poisoned by poison");
+        assert_eq!(fixture.next(), format!("rebuilt {change}"));
+        assert_eq!(fixture.next(), format!("{change}F aside poison"));
+        assert_eq!(fixture.next(), format!("{change}F leader false"));
+        // Everything is listed again.
+        see();
+        assert_eq!(fixture.next(), format!("{change}F poison"));
+    }
+}
+
+#[test]
+fn an_object_that_is_gone_is_not_set_aside_when_the_replica_steps_down() {
+    let fixture = Fixture::new();
+    for name in ["poison-a", "poison-b"] {
+        fixture.apply(name);
+        assert_eq!(fixture.next(), format!("set aside Namespace {name}: poisoned by {name}"));
+        while !fixture.next().ends_with("leader false") {}
+    }
+    fixture.handle.input(Input::Deleted { object: Fixture::object("poison-a").object_ref(), uid: None });
+    assert_eq!(fixture.next(), "2F gone poison-a");
+    fixture.handle.step_down();
+    let said: Vec<_> = (0..3).map(|_| fixture.next()).collect();
+    assert_eq!(said, ["rebuilt 3", "3F aside poison-b", "3F leader false"]);
 }
 
 #[test]
