@@ -32,6 +32,9 @@ impl Engine {
         let Some(open) = self.outbox.close(id) else { return };
         self.outage_ends(id, &result);
         let result = self.if_kept(&open, result);
+        if open.purpose == Purpose::SuspendJob && self.aside_answered(id, &open, &result) {
+            return;
+        }
         if let Some(gate) = open.gate.as_ref().filter(|_| result.is_ok()) {
             let waited = metrics::seconds_between(gate.since, self.now);
             let seen = observe(metrics::POD_SCHEDULING_GATE_REMOVAL_SECONDS, &gate.labels(), waited);

@@ -1,15 +1,43 @@
-//! Objects that made the engine panic: they are left out until they change.
+//! Objects that made the engine panic: they are left out until they change. Nothing is done for them, but a job that is managed and not admitted does not
+//! run for all that: it is suspended, by its view alone.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use sluice_api::conditions::WorkloadCondition as Type;
+use sluice_api::job::{JobKind, JobView};
 use sluice_core::WorkloadKey;
 
-use crate::effect::Level;
-use crate::engine::Engine;
-use crate::input::{Kind, Object, ObjectRef};
-use crate::outbox::{About, warning};
-use crate::world::job_key;
+use crate::effect::{EffectId, Level, Purpose, Write};
+use crate::engine::{Alarm, Engine};
+use crate::ingest::workload::is;
+use crate::input::{Kind, Object, ObjectRef, WriteError};
+use crate::lifecycle::ancestor::Standing;
+use crate::lifecycle::unadmitted::named;
+use crate::outbox::{About, Open, normal, warning};
+use crate::retry::Retry;
+use crate::world::{JobKey, job_key};
+
+/// An object that made the engine panic.
+#[derive(Clone, Debug)]
+pub(crate) struct Aside {
+    /// The version that is left out, once it is known.
+    version: Option<String>,
+    /// The panic's message.
+    pub why: String,
+    /// The job as it was seen, if it is one that could run without being admitted.
+    job: Option<AsideJob>,
+}
+
+/// A job that is left out.
+#[derive(Clone, Debug)]
+struct AsideJob {
+    view: Arc<JobView>,
+    /// The write that stops it.
+    open: Option<EffectId>,
+    retry: Retry,
+}
 
 impl Engine {
     /// Whether an object is left out, because it made an earlier engine panic and has not changed since.
@@ -47,28 +75,155 @@ impl Engine {
         let uid: Arc<str> = "".into();
         self.outbox.push(warning(About::new(object, &uid, crate::REPORTER_WORKLOAD), "SetAside", note));
         self.outbox.push(self.log(Level::Error, "object set aside", &[("object", object), ("why", &why)]));
-        self.aside.insert(object.clone(), (version, why));
+        self.aside.insert(object.clone(), Aside { version, why, job: None });
     }
 
-    /// Whether the object is set aside, and is still the version that was.
-    pub(crate) fn is_aside(&mut self, reference: &ObjectRef, object: &Object) -> bool {
-        let Some((version, _)) = self.aside.get_mut(reference) else { return false };
-        let seen = match object {
+    /// Gives an object back unless it is left out. A job that is left out is looked at only to see whether it runs.
+    pub(crate) fn unless_aside(&mut self, reference: &ObjectRef, object: Object) -> Option<Object> {
+        let Some(aside) = self.aside.get_mut(reference) else { return Some(object) };
+        let seen = match &object {
             Object::Job(view) => Some(view.resource_version.clone()),
             Object::QueuedPod(member) => Some(member.resource_version.clone()),
             Object::Workload(workload) => workload.metadata.resource_version.clone(),
             _ => None,
         };
-        match version {
-            None => {
-                *version = seen;
-                true
+        if aside.version.is_some() && aside.version != seen {
+            self.aside.remove(reference);
+            return Some(object);
+        }
+        aside.version = seen;
+        if let Object::Job(view) = object
+            && is_suspended_by_field(view.job.kind)
+        {
+            let key = JobKey::of(&view.job);
+            match &mut aside.job {
+                Some(job) => job.view = Arc::new(*view),
+                job => *job = Some(AsideJob { view: Arc::new(*view), open: None, retry: Retry::default() }),
             }
-            Some(_) if *version == seen => true,
-            Some(_) => {
-                self.aside.remove(reference);
-                false
-            }
+            self.dirty.jobs.insert(key);
+        }
+        None
+    }
+
+    /// Marks all jobs, also those that are left out.
+    pub(crate) fn mark_all_jobs(&mut self) {
+        self.dirty.jobs.extend(self.world.jobs.keys().cloned());
+        let left_out = self.aside.values().filter_map(|aside| aside.job.as_ref());
+        self.dirty.jobs.extend(left_out.map(|job| JobKey::of(&job.view.job)));
+    }
+
+    /// Marks the job of a Workload if it is left out: it may not be admitted any more.
+    pub(crate) fn mark_aside(&mut self, workload: &WorkloadKey) {
+        if self.aside.is_empty() {
+            return;
+        }
+        let Some(owner) = self.world.workloads.get(workload).and_then(|entry| entry.owner.as_ref()) else {
+            return;
+        };
+        let left_out = self.aside.values().filter_map(|aside| aside.job.as_ref());
+        let owned = left_out.filter(|job| job.view.job.uid == *owner);
+        self.dirty.jobs.extend(owned.map(|job| JobKey::of(&job.view.job)));
+    }
+
+    /// Stops a job that is left out, and runs although it is managed and not admitted. Nothing else is done for it.
+    pub(crate) fn hold_aside(&mut self, key: &JobKey) {
+        if self.aside.is_empty() {
+            return;
+        }
+        let object = key.object();
+        let Some(job) = self.aside.get(&object).and_then(|aside| aside.job.as_ref()) else { return };
+        if job.open.is_some() {
+            return;
+        }
+        if let Some(until) = job.retry.until().filter(|until| *until > self.now) {
+            return self.wake_at(until, Alarm::Job(key.clone()));
+        }
+        let view = Arc::clone(&job.view);
+        // What made the engine panic may do so here, too. Nothing is changed by looking.
+        let runs = catch_unwind(AssertUnwindSafe(|| self.runs_aside_unadmitted(&view))).unwrap_or(false);
+        if !runs {
+            return;
+        }
+        let why = "Set aside, and not admitted";
+        let about = About::new(&object, &view.job.uid, key.kind.integration().reporter);
+        let then = vec![
+            normal(about, "Stopped", why),
+            self.log(Level::Info, "job stopped", &[("job", &object), ("why", &why)]),
+        ];
+        let write = Write::SuspendJob { view };
+        let id = self.outbox.write(object.clone(), Purpose::SuspendJob, write, then);
+        if let Some(job) = self.aside.get_mut(&object).and_then(|aside| aside.job.as_mut()) {
+            job.open = Some(id);
         }
     }
+
+    /// Whether a job that is left out runs although it is managed and not admitted, or evicted.
+    fn runs_aside_unadmitted(&self, view: &JobView) -> bool {
+        if view.suspended || view.finished.is_some() || view.ending || view.stop_waits {
+            return false;
+        }
+        let here = |uid: &str| {
+            let owned = self.world.owned(uid).into_iter();
+            owned.filter(|workload| workload.namespace == view.job.namespace).collect::<Vec<_>>()
+        };
+        let has = |workload: &WorkloadKey, type_| is(&self.world.workloads[workload].object.status, type_);
+        let is_admitted = || {
+            here(&view.job.uid).iter().filter(|workload| named(view, workload)).any(|workload| {
+                let over = has(workload, Type::Finished) || has(workload, Type::Evicted);
+                has(workload, Type::Admitted) && !over
+            })
+        };
+        match self.standing(view) {
+            Standing::Own => !is_admitted(),
+            Standing::Unverified(_) | Standing::TooDeep => self.manages_itself(view) && !is_admitted(),
+            Standing::Part { of, .. } => !here(&of).iter().any(|workload| has(workload, Type::Admitted)),
+            Standing::Unmanaged => false,
+        }
+    }
+
+    /// Takes the answer of a write that stops a job that is left out; returns whether it is one.
+    pub(crate) fn aside_answered(
+        &mut self,
+        id: EffectId,
+        open: &Open,
+        result: &Result<Option<Object>, WriteError>,
+    ) -> bool {
+        let now = self.now;
+        let Some(aside) = self.aside.get_mut(&open.object) else { return false };
+        let Some(job) = aside.job.as_mut().filter(|job| job.open == Some(id)) else { return false };
+        job.open = None;
+        match result {
+            Ok(object) => {
+                job.retry.succeeded(open.purpose);
+                if let Some(Object::Job(view)) = object {
+                    // It was changed by this write alone.
+                    aside.version = Some(view.resource_version.clone());
+                    job.view = Arc::new((**view).clone());
+                }
+                self.outbox.extend(open.then.clone());
+            }
+            Err(error) => {
+                let key = JobKey::of(&job.view.job);
+                let until = job.retry.failed(open.purpose, error, now);
+                let note =
+                    format!("Error updating {} {:?}: {error}", open.object.kind.as_str(), open.object.name);
+                if job.retry.should_report(error, &note) {
+                    let about = About::new(&open.object, &job.view.job.uid, key.kind.integration().reporter);
+                    self.outbox.push(warning(about, "FailedUpdate", note));
+                }
+                self.outbox.push(self.log(
+                    Level::Warn,
+                    "write failed",
+                    &[("object", &open.object), ("purpose", &open.purpose), ("error", error)],
+                ));
+                self.wake_at(until, Alarm::Job(key));
+            }
+        }
+        true
+    }
+}
+
+/// Whether a field of the job itself suspends it, and not gates of its pods.
+fn is_suspended_by_field(kind: JobKind) -> bool {
+    !kind.integration().of_pods && !kind.integration().suspends_pods
 }

@@ -159,8 +159,8 @@ pub struct Engine {
     pub(crate) topology: crate::topology::state::TopologyNodes,
     /// Which Workloads have pods assigned to which nodes.
     pub(crate) assigned: crate::topology::assigned::Assigned,
-    /// Objects that made the engine panic, with the version that did, and why.
-    pub(crate) aside: BTreeMap<ObjectRef, (Option<String>, String)>,
+    /// Objects that made the engine panic.
+    pub(crate) aside: BTreeMap<ObjectRef, crate::aside::Aside>,
     /// Finished Workloads whose finalizer is still to be taken away.
     pub(crate) unreleased: BTreeSet<WorkloadKey>,
     /// How many of these writes have not been answered.
@@ -490,7 +490,7 @@ impl Engine {
             }
             self.dirty.workloads.insert(key.clone());
         }
-        self.dirty.jobs.extend(self.world.jobs.keys().cloned());
+        self.mark_all_jobs();
         self.mark_all_statuses();
         self.mark_terminating();
         self.mark_places();

@@ -27,9 +27,7 @@ impl Engine {
     /// Takes the current version of an object.
     pub(crate) fn observe_object(&mut self, object: Object) {
         let reference = object.object_ref();
-        if self.is_aside(&reference, &object) {
-            return;
-        }
+        let Some(object) = self.unless_aside(&reference, object) else { return };
         self.working_on = Some(reference.clone());
         self.inject_panic(&object);
         let name = Arc::clone(&reference.name);
@@ -379,6 +377,7 @@ impl Engine {
     fn drop_workload(&mut self, key: &WorkloadKey) {
         self.journal_deleted(key);
         self.attempt_deleted(key);
+        self.mark_aside(key);
         let Some(entry) = self.world.take_workload(key) else { return };
         if let Some(parent) = self.external_owner(&entry.object) {
             self.mark_below(&parent);

@@ -119,7 +119,7 @@ impl Engine {
 
     fn head(&self) -> Value {
         let aside: Vec<_> =
-            self.aside.iter().map(|(o, (_, why))| json!({"object": o.to_string(), "why": why})).collect();
+            self.aside.iter().map(|(o, aside)| json!({"object": o.to_string(), "why": aside.why})).collect();
         json!({
             "leader": self.leader,
             "synced": self.synced,

@@ -281,6 +281,10 @@ async fn a_poisonous_object_is_set_aside_and_the_others_continue() {
         place.wait_until(&name, true).await.unwrap();
         assert_eq!(manager.ended(), None);
     }
+    // Nor does it run if its user lets it.
+    place.patch_job("poison", json!({"spec": {"suspend": false}})).await.unwrap();
+    place.wait_until("poison", false).await.unwrap();
+    assert_eq!(manager.ended(), None);
     place.delete_job("before").await.unwrap();
     place.patch_job("poison", json!({"metadata": {"labels": {INJECT_PANIC: null}}})).await.unwrap();
     place.wait_until("poison", true).await.unwrap();

@@ -33,7 +33,7 @@ impl Engine {
         if !self.decides() || !self.config.frameworks.contains(&key.kind) {
             return self.slim_unmanaged(key);
         }
-        let Some(entry) = self.world.jobs.get(key) else { return };
+        let Some(entry) = self.world.jobs.get(key) else { return self.hold_aside(key) };
         if entry.open.is_some() || self.world.is_writing_pods(key) {
             return;
         }

@@ -70,7 +70,7 @@ impl Engine {
 }
 
 /// Whether a job may run on a Workload of that name: any of its own, unless it names a prebuilt one.
-pub(super) fn named(view: &JobView, workload: &WorkloadKey) -> bool {
+pub(crate) fn named(view: &JobView, workload: &WorkloadKey) -> bool {
     view.prebuilt_workload.as_deref().is_none_or(|name| *name == *workload.name)
 }
 

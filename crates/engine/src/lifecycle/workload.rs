@@ -133,6 +133,7 @@ impl Engine {
         if !self.decides() {
             return;
         }
+        self.mark_aside(key);
         let Some(entry) = self.world.workloads.get(key) else { return };
         if entry.open.is_some() || self.is_starting(key) {
             return;

@@ -73,6 +73,7 @@ mod restart;
 mod retention;
 mod runs_again;
 mod series;
+mod set_aside;
 mod shares;
 mod shares_of_parts;
 mod sources;

@@ -1,0 +1,142 @@
+//! An object that made the engine panic is left out, but a job that is managed and not admitted does not run for all that.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
+use sluice_engine::{Engine, Input, Kind, ObjectRef, Purpose, WriteError};
+
+use crate::kinds::{restart_with, suspended_by_field};
+use crate::model::build::job;
+use crate::model::{Cluster, KINDS};
+use crate::unadmitted::{ADMITTED, cluster, halts, running, set, workload};
+
+fn reference(c: &Cluster, name: &str) -> ObjectRef {
+    let job = &c.api.job(name).view.job;
+    ObjectRef::namespaced(Kind::Job(job.kind), Arc::clone(&job.namespace), Arc::clone(&job.name))
+}
+
+/// Replaces the engine as the manager does after a panic on a job: the new one leaves it out from the beginning. Its controller writes nothing: a
+/// change would end that.
+fn set_aside(c: &mut Cluster, name: &str) {
+    c.pods_vanish = false;
+    let object = reference(c, name);
+    c.engine = Engine::new(c.config.clone());
+    c.engine.apply(c.now, Input::SetAside { object, why: "a bug".to_owned() });
+    c.engine.apply(c.now, Input::Leader(true));
+    for object in c.api.everything() {
+        c.engine.apply(c.now, Input::Applied(object));
+    }
+    for kind in KINDS {
+        let (present, revision) = (c.api.names(kind), c.api.revision());
+        c.list(kind, present, revision);
+    }
+    c.engine.apply(c.now, Input::Synced);
+    c.settle();
+}
+
+/// Makes a job, which its user lets run, and sets it aside.
+fn left_running(change: impl FnOnce(&mut JobView)) -> Cluster {
+    let mut c = cluster();
+    let mut view = job("team-a", "a", "lq", 1, "1");
+    change(&mut view);
+    restart_with(&mut c, view.job.kind);
+    running(&mut c, view);
+    set_aside(&mut c, "a");
+    c
+}
+
+#[test]
+fn a_job_that_is_set_aside_and_not_admitted_does_not_run() {
+    for kind in suspended_by_field() {
+        let mut c = left_running(|view| view.job.kind = kind);
+        assert!(c.api.job("a").view.suspended, "{kind:?}");
+        c.advance(600);
+        assert_eq!(halts(&c, "a"), 1, "{kind:?}");
+        assert!(c.engine.leaves_out(&reference(&c, "a")), "{kind:?}: only its suspension has changed");
+        assert_eq!(c.notes("Stopped"), ["Set aside, and not admitted"], "{kind:?}");
+    }
+}
+
+#[test]
+fn a_job_that_is_set_aside_runs_as_long_as_it_is_admitted() {
+    let mut c = cluster();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    set_aside(&mut c, "a");
+    c.advance(600);
+    assert!(!c.api.job("a").view.suspended && halts(&c, "a") == 0, "{:?}", c.writes);
+    let name = c.workload("a").metadata.name.unwrap();
+    set(&mut c, &ObjectRef::namespaced(Kind::Workload, "team-a", name), &[]);
+    c.settle();
+    assert!(c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_workload_of_the_same_owner_elsewhere_admits_no_job_that_is_set_aside() {
+    let mut c = cluster();
+    running(&mut c, job("team-b", "a", "lq", 1, "1"));
+    let uid = c.api.job("a").view.job.uid.to_string();
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": uid, "controller": true});
+    let forged = workload(&mut c, "forged", "lq", &owner);
+    set(&mut c, &forged, &ADMITTED);
+    set_aside(&mut c, "a");
+    assert!(c.api.job("a").view.suspended);
+}
+
+#[test]
+fn a_stop_of_a_job_that_is_set_aside_is_tried_again_until_it_succeeds() {
+    let mut c = cluster();
+    running(&mut c, job("team-a", "a", "lq", 1, "1"));
+    c.fail.extend((0..3).map(|_| (Purpose::SuspendJob, WriteError::Refused("no".to_owned()))));
+    set_aside(&mut c, "a");
+    assert_eq!(halts(&c, "a"), 1);
+    c.advance(600);
+    assert!(c.api.job("a").view.suspended);
+    assert_eq!(halts(&c, "a"), 4);
+    assert_eq!(c.notes("FailedUpdate").len(), 1);
+}
+
+#[test]
+fn a_part_that_is_set_aside_runs_on_the_workload_of_the_job_above_it() {
+    for admitted in [true, false] {
+        let mut c = cluster();
+        restart_with(&mut c, JobKind::JOB_SET);
+        let mut above = job("team-a", "set", if admitted { "lq" } else { "missing" }, 1, "1");
+        above.job.kind = JobKind::JOB_SET;
+        c.api.add_job(above);
+        c.settle();
+        let uid = c.api.job("set").view.job.uid.to_string();
+        let mut part = job("team-a", "set-main-0", "", 1, "1");
+        part.controller = Some(ControllerRef {
+            api_version: JobKind::JOB_SET.api_version().to_owned(),
+            kind: JobKind::JOB_SET.kind().to_owned(),
+            name: "set".to_owned(),
+            uid,
+        });
+        running(&mut c, part);
+        set_aside(&mut c, "set-main-0");
+        assert_eq!(halts(&c, "set-main-0"), usize::from(!admitted));
+    }
+}
+
+#[test]
+fn what_is_over_or_not_managed_is_not_stopped_when_it_is_set_aside() {
+    let unmanaged = left_running(|view| view.queue_name = None);
+    assert_eq!(halts(&unmanaged, "a"), 0);
+    let over = left_running(|view| {
+        view.finished = Some(JobFinished { success: true, message: String::new() });
+    });
+    assert_eq!(halts(&over, "a"), 0);
+}
+
+#[test]
+fn an_object_that_is_set_aside_is_forgotten_when_a_list_lacks_it() {
+    let mut c = left_running(|_| {});
+    let object = reference(&c, "a");
+    let (present, revision) = (c.api.names(object.kind), c.api.revision());
+    c.list(object.kind, present, revision);
+    assert!(c.engine.leaves_out(&object));
+    c.list(object.kind, Vec::new(), revision);
+    assert!(!c.engine.leaves_out(&object));
+}
