@@ -54,7 +54,7 @@ fn a_job_that_is_set_aside_and_not_admitted_does_not_run() {
         c.advance(600);
         assert_eq!(halts(&c, "a"), 1, "{kind:?}");
         assert!(c.engine.leaves_out(&reference(&c, "a")), "{kind:?}: only its suspension has changed");
-        assert_eq!(c.notes("Stopped"), ["Set aside, and not admitted"], "{kind:?}");
+        assert_eq!(c.notes("Stopped"), [format!("{}/a: Set aside, and not admitted", kind.kind())]);
     }
 }
 
