@@ -35,6 +35,7 @@ use self::refusal::{busy, not_found, refused, unavailable};
 use self::slots::{Slot, Slots, Turn, Users};
 use crate::engine_thread::{Handle, PAGE};
 use crate::memory::{Memory, Reservation};
+use crate::supervise::blocking;
 use crate::traces::{Sampling, TraceId};
 
 /// Waiting for the explanation of another, and for the engine.
@@ -257,7 +258,7 @@ impl Explainer {
                 slots,
             };
             // The thread keeps its slot until it is done, even if no caller waits for it any more.
-            let trying = tokio::task::spawn_blocking(move || {
+            let trying = blocking("an explanation", move || {
                 let answer = work.explain();
                 drop(held);
                 answer

@@ -12,6 +12,7 @@ use crate::engine_thread::{Handle, PAGE};
 use crate::explain::{Answer, Asked, Explainer, Explains as _};
 use crate::health::{Check, Probe};
 use crate::lease::Standing;
+use crate::supervise::blocking;
 use crate::watch::sync::SyncTracker;
 use crate::watches::Crds;
 
@@ -74,7 +75,7 @@ impl Probe for Status {
                 .engine
                 .pages(State::default(), |state, engine: &mut Engine| engine.state_page(state, PAGE));
             let state = pages.await?;
-            tokio::task::spawn_blocking(move || format!("{:#}\n", state.into_value())).await.ok()
+            blocking("the state", move || format!("{:#}\n", state.into_value())).await.ok()
         })
     }
 

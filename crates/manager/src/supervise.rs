@@ -5,12 +5,13 @@
 
 use std::any::Any;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use futures::FutureExt;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
+use tracing::error;
 
 use crate::shutdown::Stop;
 
@@ -127,6 +128,26 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text(&*panic))
 }
 
+/// The result of `work` that takes long, on a thread that serves nothing else. It goes on when its caller does not wait any more; a panic is logged
+/// even then.
+///
+/// # Errors
+///
+/// If `work` panics, or the process ends before it begins.
+#[expect(clippy::disallowed_methods, reason = "a panic is logged, and is the answer")]
+pub async fn blocking<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let watched = move || {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            error!(what, why = %text(&*panic), "a part of the manager panicked");
+            resume_unwind(panic)
+        })
+    };
+    tokio::task::spawn_blocking(watched).await
+}
+
 /// A panic's message.
 pub fn text(panic: &(dyn Any + Send)) -> String {
     panic
@@ -186,6 +207,13 @@ pub(crate) mod tests {
         }
         assert_eq!(fatals.len(), REASONS);
         assert_eq!(fatals.try_recv().unwrap(), "reason 0");
+    }
+
+    #[tokio::test]
+    async fn a_panic_on_a_thread_of_its_own_is_an_error() {
+        assert_eq!(blocking("sum", || 1 + 1).await.unwrap(), 2);
+        let error = blocking("sum", || -> u8 { panic!("a bug") }).await.unwrap_err();
+        assert_eq!(text(&*error.into_panic()), "a bug");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::journal::Reader;
+use crate::supervise::blocking;
 
 /// The timeout for waiting for the previous request, and for reading.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,7 +48,7 @@ async fn read_in_turn(
             let _turn = turn;
             read()
         };
-        tokio::task::spawn_blocking(reading).await
+        blocking("reading the journal", reading).await
     };
     match tokio::time::timeout(timeout, reading).await {
         Ok(Ok(Ok(lines))) => lines,

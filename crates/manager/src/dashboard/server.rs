@@ -30,6 +30,7 @@ use super::viewer::{Caller, Viewer};
 use super::views::{displaced, items, nodes, now, topology, workload};
 use crate::access::{Asking, OneEach, Rate, address};
 use crate::percent::decoded;
+use crate::supervise::blocking;
 use crate::visibility::status::Refusal;
 
 /// Answers that are made at once, and how long the others wait.
@@ -299,7 +300,7 @@ impl Dashboard {
     /// An answer without the names of nodes, for a viewer who may not list nodes. Long answers have many texts.
     async fn without_nodes(&self, mut value: Value) -> Result<Value, Refusal> {
         let snapshot = taken(&self.store)?;
-        let hiding = tokio::task::spawn_blocking(move || {
+        let hiding = blocking("an answer of the dashboard", move || {
             hide_nodes(&mut value, &|name| snapshot.nodes.contains_key(name));
             value
         });
@@ -317,7 +318,7 @@ impl Dashboard {
             return Err(Refusal::TooMany("too many answers are being made: try again".to_owned()));
         };
         let store = Arc::clone(&self.store);
-        let making = tokio::task::spawn_blocking(move || {
+        let making = blocking("an answer of the dashboard", move || {
             let _turn = turn;
             make(&*taken(&store)?, &viewer)
         });

@@ -35,6 +35,7 @@ use super::source::{Begin, Source};
 use super::store::Store;
 use super::viewer::Viewer;
 use crate::access::{OneEach, Rate};
+use crate::supervise::blocking;
 use crate::visibility::status::Refusal;
 
 /// Simulations of one user, and of all: one user, or a few, do not use up the turns of all.
@@ -162,7 +163,7 @@ impl Tomorrow {
         let cancel = gone.or_at(Instant::now() + most);
         let one = Arc::clone(one);
         // The thread keeps its turn and its memory until it is done. It gives up soon after its last caller has gone.
-        let simulating = tokio::task::spawn_blocking(move || {
+        let simulating = blocking("a simulation", move || {
             let _kept = (one, memory);
             let answer = work(begin, cancel.clone());
             answer.map_err(|refused| if cancel.is_cancelled() { too_long(most) } else { refused })

@@ -319,8 +319,31 @@ fn subject(names: &[&str], values: &[Arc<str>]) -> Option<ObjectRef> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use prometheus::core::{Collector, Desc};
+    use prometheus::proto::MetricFamily;
+
     use super::*;
+
+    /// A metric that cannot be read.
+    struct Broken;
+
+    impl Collector for Broken {
+        fn desc(&self) -> Vec<&Desc> {
+            Vec::new()
+        }
+
+        fn collect(&self) -> Vec<MetricFamily> {
+            panic!("a bug")
+        }
+    }
+
+    /// A registry of all metrics whose text cannot be written.
+    pub(crate) fn broken() -> Registry {
+        let registry = Registry::new(crate::metrics::definitions(&[]), Role::Leader).unwrap();
+        registry.store.register(Box::new(Broken)).unwrap();
+        registry
+    }
 
     fn define(name: &'static str, shape: Shape, labels: &[&'static str]) -> Definition {
         Definition {

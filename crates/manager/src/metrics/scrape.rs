@@ -12,6 +12,7 @@ use sluice_engine::input::{Kind, ObjectRef};
 use sluice_engine::metrics::names::{CLUSTER_QUEUE_STATUS, COHORT_INFO, LOCAL_QUEUE_STATUS};
 use sluice_engine::metrics::{GaugeValue, METRICS, MetricKind, SCRAPE_PAGE, Scrape as EngineScrape};
 use tokio::sync::Mutex;
+use tokio::task::JoinError;
 
 use super::registry::{Definition, Existing, Registry, Role, Sample, Shape, Verdicts};
 use super::server::Scrape;
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::engine_thread::{Handle, PAGE};
 use crate::events::EventSink;
+use crate::supervise::blocking;
 use crate::writer::class::Class;
 use crate::writer::traffic::Traffic;
 
@@ -28,6 +30,9 @@ fn wait_buckets(bounds: usize) -> Vec<f64> {
     let doubling = std::iter::successors(Some(5.0), |bound| Some(bound * 2.0));
     [1.0, 2.5].into_iter().chain(doubling).take(bounds).collect()
 }
+
+/// What takes long in a large world, and is therefore not done on the threads that serve.
+const SCRAPE: &str = "a scrape";
 
 /// Prometheus' default buckets, in seconds.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -87,7 +92,7 @@ impl Scraper {
         })
     }
 
-    async fn scrape(&self) -> String {
+    async fn scrape(&self) -> Result<String, JoinError> {
         // Gauges are replaced: one scrape at a time.
         let _turn = self.turn.lock().await;
         let pages = self
@@ -95,14 +100,14 @@ impl Scraper {
             .pages(EngineScrape::default(), |scrape, engine: &mut Engine| engine.scrape(scrape, SCRAPE_PAGE));
         if let Some(scrape) = pages.await {
             let complete = scrape.is_complete();
-            let samples = blocking(move || samples(scrape)).await.unwrap_or_default();
+            let samples = blocking(SCRAPE, move || samples(scrape)).await?;
             // An engine that was just rebuilt knows no queue before it has seen the queues again.
             if complete {
                 let doubtful = self.registry.doubtful(&existing(&samples));
                 self.prune(doubtful).await;
             }
             let registry = Arc::clone(&self.registry);
-            blocking(move || registry.replace(&gauges(), samples)).await;
+            blocking(SCRAPE, move || registry.replace(&gauges(), samples)).await?;
         }
         self.registry.replace(&process::NAMES, process::samples(self.started));
         self.registry.replace(
@@ -118,7 +123,7 @@ impl Scraper {
             self.own(),
         );
         let registry = Arc::clone(&self.registry);
-        blocking(move || registry.text()).await.unwrap_or_default()
+        blocking(SCRAPE, move || registry.text()).await
     }
 
     /// Removes counters and histograms of deleted queues and Cohorts, among those that the scrape lacks. The engine is asked once more: the object
@@ -168,11 +173,6 @@ impl Scraper {
     }
 }
 
-/// Work that takes long in a large world is not done on the threads that serve.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::task::spawn_blocking(work).await.ok()
-}
-
 /// The gauges of the engine.
 fn gauges() -> Vec<&'static str> {
     METRICS.iter().filter(|m| m.kind == MetricKind::Gauge).map(|m| m.name).collect()
@@ -217,6 +217,7 @@ mod tests {
 
     use super::*;
     use crate::engine_thread::{self, Outlet};
+    use crate::metrics::registry::tests::broken;
     use crate::supervise::tests::supervisor;
 
     #[test]
@@ -261,11 +262,11 @@ mod tests {
         scraper.registry.record(Sample::of(FINISHED_WORKLOADS_TOTAL, &["cq", ""], 7.0));
         let kept =
             r#"kueue_finished_workloads_total{cluster_queue="cq",priority_class="",replica_role="leader"} 7"#;
-        assert!(scraper.scrape().await.contains(kept));
+        assert!(scraper.scrape().await.unwrap().contains(kept));
         scraper.engine.step_down();
-        assert!(scraper.scrape().await.contains(kept), "it lists everything again");
+        assert!(scraper.scrape().await.unwrap().contains(kept), "it lists everything again");
         scraper.engine.synced(1);
-        assert!(!scraper.scrape().await.contains(FINISHED_WORKLOADS_TOTAL), "the queue is gone");
+        assert!(!scraper.scrape().await.unwrap().contains(FINISHED_WORKLOADS_TOTAL), "the queue is gone");
         scraper.engine.stop();
     }
 
@@ -289,7 +290,7 @@ mod tests {
         assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("gone"), "{text}");
         assert!(text.contains(r#"cluster_queue="newest""#), "{text}");
         // The next scrape does not have it.
-        let text = scraper.scrape().await;
+        let text = scraper.scrape().await.unwrap();
         assert!(text.contains(r#"cluster_queue="new""#) && !text.contains("went"), "{text}");
         scraper.engine.stop();
     }
@@ -305,6 +306,7 @@ mod tests {
         scraper.engine.input(Input::Synced);
         let texts = futures::future::join_all((0..4).map(|_| scraper.scrape())).await;
         for text in texts {
+            let text = text.unwrap();
             let series = text.lines().filter(|line| line.starts_with("kueue_cluster_queue_status{"));
             assert_eq!(series.count(), 150);
         }
@@ -316,7 +318,7 @@ mod tests {
         for (role, leads) in [(Role::Leader, 1), (Role::Standalone, 1), (Role::Follower, 0)] {
             let scraper = scraper(role);
             let line = format!(r#"leader_election_master_status{{name="lease"}} {leads}"#);
-            let text = scraper.scrape().await;
+            let text = scraper.scrape().await.unwrap();
             assert!(text.contains(&line), "{role:?}: {text}");
             scraper.engine.stop();
         }
@@ -329,13 +331,20 @@ mod tests {
             scraper.requests.count(&Method::GET, code);
         }
         for _ in 0..2 {
-            let text = scraper.scrape().await;
+            let text = scraper.scrape().await.unwrap();
             for (code, total) in [("200", 2), ("<error>", 1)] {
                 let labels = format!(r#"{{code="{code}",host="10.0.0.1:443",method="GET"}}"#);
                 let line = format!("rest_client_requests_total{labels} {total}\n");
                 assert!(text.contains(&line), "{text}");
             }
         }
+        scraper.engine.stop();
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_a_scrape_is_written_is_an_error_and_not_an_empty_text() {
+        let scraper = Scraper { registry: Arc::new(broken()), ..scraper(Role::Leader) };
+        assert!(scraper.scrape().await.unwrap_err().is_panic());
         scraper.engine.stop();
     }
 

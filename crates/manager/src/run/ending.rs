@@ -12,6 +12,7 @@ use crate::lease::Standing;
 use crate::metrics::registry::Role;
 use crate::shutdown::Stopper;
 use crate::signals::Signals;
+use crate::supervise::blocking;
 
 /// Writes are sent for this long after SIGTERM.
 const DRAIN: Duration = if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(5) };
@@ -134,7 +135,7 @@ impl Running {
         stopper.stop();
         self.engine.stop();
         let engine_thread = self.engine_thread;
-        let joined = tokio::task::spawn_blocking(move || engine_thread.join());
+        let joined = blocking("the wait for the engine", move || engine_thread.join());
         let _ = tokio::time::timeout(self.patience, joined).await;
         let _ = tokio::time::timeout(self.patience, futures::future::join_all(self.last)).await;
         let _ = tokio::time::timeout(Duration::from_millis(500), self.events).await;

@@ -31,6 +31,7 @@ use crate::journal::{self, JournalError, Page};
 use crate::serve::body::Keep;
 use crate::serve::{self, Bounds, Tls};
 use crate::shutdown::Stop;
+use crate::supervise::blocking;
 
 /// Items from which on an answer counts as large.
 const LARGE: usize = 5000;
@@ -286,7 +287,7 @@ async fn made<T: Send + 'static>(
         let _turn = turn;
         make()
     };
-    tokio::task::spawn_blocking(making).await
+    blocking("an answer of the aggregated APIs", making).await
 }
 
 /// A page of the journal, with the lines about one ClusterQueue, or all.

@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::threads;
 use crate::serve::ConnectionHandle;
+use crate::supervise::blocking;
 use weights::weights;
 
 /// The bytes of a review.
@@ -280,7 +281,7 @@ impl Bounds {
         let thread = acquired(&self.large, 1, until).await?;
         let body = Arc::clone(body);
         // Reading through a large body takes milliseconds. The thread is taken until that ends, even if no caller waits for it any more.
-        let weighing = tokio::task::spawn_blocking(move || (weights(&body), thread));
+        let weighing = blocking("weighing a review", move || (weights(&body), thread));
         let (weights, thread) = weighing.await.map_err(|_| Refusal::Failed)?;
         let weight = weights.with_answer(most);
         if weight > ALL_WORK || weights.object > ONE_OBJECT.max(weights.old) {

@@ -16,7 +16,7 @@ use super::bounds::{Bounds, Refusal, Unread, deadline, is_short, is_small};
 use crate::serve::body::Keep;
 use crate::serve::{self, ConnectionHandle, Tls};
 use crate::shutdown::Stop;
-use crate::supervise::guarded;
+use crate::supervise::{blocking, guarded};
 
 /// Answers reviews, without waiting for anything.
 pub trait Reviewer: Send + Sync + 'static {
@@ -126,7 +126,7 @@ impl Shared {
         } else {
             let turn = self.bounds.turn(body, most, until).await?;
             let (reviewer, asked, read) = (Arc::clone(&self.reviewer), path.to_owned(), Arc::clone(body));
-            let review = tokio::task::spawn_blocking(move || {
+            let review = blocking("a review", move || {
                 let _turn = turn;
                 guarded(|| reviewer.review(&asked, &read))
             });
@@ -162,7 +162,7 @@ impl Shared {
         } else {
             let turn = self.bounds.head().await?;
             let (reviewer, asked, head) = (Arc::clone(&self.reviewer), path.to_owned(), Arc::clone(head));
-            let answer = tokio::task::spawn_blocking(move || {
+            let answer = blocking("a review", move || {
                 let _turn = turn;
                 guarded(|| reviewer.turned_away(&asked, &head, why))
             });

@@ -28,7 +28,7 @@ use self::target::{SendError, Target, Variables};
 use super::files;
 use crate::metrics::registry::Registry;
 use crate::metrics::{JOURNAL_FILES_STORED, JOURNAL_STORE_FAILURES};
-use crate::supervise::Supervisor;
+use crate::supervise::{self, Supervisor};
 
 /// The folder is looked at so often: files of a process that ended come without a message.
 const LOOK: Duration = Duration::from_secs(30);
@@ -252,7 +252,7 @@ fn take(folder: &Path, name: &str, patience: Duration) -> io::Result<Option<(Fil
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+    supervise::blocking("a journal file", work).await.map_err(io::Error::other)?
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use sluice_api::config::{JournalStore, StorePlace};
 use sluice_client::error_chain::Chain;
 
 use super::client::Client;
+use crate::supervise;
 
 /// The memory of an upload, in bytes: a smaller file is sent in one request, a larger one in parts of this size.
 pub(in crate::journal) const PART: usize = 8 << 20;
@@ -178,7 +179,7 @@ fn plain(why: &str) -> String {
 /// A part of a file.
 async fn read(file: &File, from: u64, bytes: u64) -> io::Result<Vec<u8>> {
     let file = file.try_clone()?;
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = supervise::blocking("a part of a journal file", move || {
         use std::io::Seek as _;
         let mut file = file;
         file.seek(io::SeekFrom::Start(from))?;
