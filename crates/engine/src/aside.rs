@@ -1,5 +1,7 @@
-//! Objects that made the engine panic: they are left out until they change. Nothing is done for them, but a job that is managed and not admitted does not
-//! run for all that: it is suspended, by its view alone.
+//! Objects that made the engine panic: they are left out until they change. Nothing is done for them, but a job that is managed and not admitted
+//! does not run for all that: it is suspended, by its view alone.
+
+pub(crate) mod state;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,6 +11,7 @@ use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::job::{JobKind, JobView};
 use sluice_core::WorkloadKey;
 
+use self::state::{Aside, AsideJob};
 use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
@@ -18,26 +21,6 @@ use crate::lifecycle::unadmitted::named;
 use crate::outbox::{About, Open, normal, warning};
 use crate::retry::Retry;
 use crate::world::{JobKey, job_key};
-
-/// An object that made the engine panic.
-#[derive(Clone, Debug)]
-pub(crate) struct Aside {
-    /// The version that is left out, once it is known.
-    version: Option<String>,
-    /// The panic's message.
-    pub why: String,
-    /// The job as it was seen, if it is one that could run without being admitted.
-    job: Option<AsideJob>,
-}
-
-/// A job that is left out.
-#[derive(Clone, Debug)]
-struct AsideJob {
-    view: Arc<JobView>,
-    /// The write that stops it.
-    open: Option<EffectId>,
-    retry: Retry,
-}
 
 impl Engine {
     /// Whether an object is left out, because it made an earlier engine panic and has not changed since.

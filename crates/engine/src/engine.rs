@@ -160,7 +160,7 @@ pub struct Engine {
     /// Which Workloads have pods assigned to which nodes.
     pub(crate) assigned: crate::topology::assigned::Assigned,
     /// Objects that made the engine panic.
-    pub(crate) aside: BTreeMap<ObjectRef, crate::aside::Aside>,
+    pub(crate) aside: BTreeMap<ObjectRef, crate::aside::state::Aside>,
     /// Finished Workloads whose finalizer is still to be taken away.
     pub(crate) unreleased: BTreeSet<WorkloadKey>,
     /// How many of these writes have not been answered.
