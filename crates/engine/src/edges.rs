@@ -82,7 +82,7 @@ impl Engine {
         self.hotswap_stale();
     }
 
-    /// Takes in a RuntimeClass. Its metadata concerns nobody.
+    /// Takes in a RuntimeClass. A change of its metadata alone concerns no Workload.
     pub(crate) fn observe_runtime_class(&mut self, name: Name, class: RuntimeClass) {
         let known = self.world.runtime_classes.get(&name);
         let changed = known.is_none_or(|known| !adds_the_same(known, &class));
