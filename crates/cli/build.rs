@@ -5,7 +5,7 @@ use std::env;
 use std::process::Command;
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
+    // Cargo runs it again if its own text changes. A path here would be one below each crate that uses it.
     println!("cargo:rerun-if-env-changed=RUSTC_LINKER");
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|is| is == value);
     // Another linker may not know these flags.
