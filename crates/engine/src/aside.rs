@@ -95,7 +95,7 @@ impl Engine {
         self.dirty.jobs.extend(left_out.map(|job| JobKey::of(&job.view.job)));
     }
 
-    /// Marks the job of a Workload if it is left out: it may not be admitted any more.
+    /// Marks the job of a Workload, and those that it made, if they are left out: they may not be admitted any more.
     pub(crate) fn mark_aside(&mut self, workload: &WorkloadKey) {
         if self.aside.is_empty() {
             return;
@@ -104,8 +104,11 @@ impl Engine {
             return;
         };
         let left_out = self.aside.values().filter_map(|aside| aside.job.as_ref());
-        let owned = left_out.filter(|job| job.view.job.uid == *owner);
-        self.dirty.jobs.extend(owned.map(|job| JobKey::of(&job.view.job)));
+        let concerned = left_out.filter(|job| {
+            let above = job.view.controller.as_ref().map(|above| above.uid.as_str());
+            job.view.job.uid == *owner || above == Some(&**owner)
+        });
+        self.dirty.jobs.extend(concerned.map(|job| JobKey::of(&job.view.job)));
     }
 
     /// Stops a job that is left out, and runs although it is managed and not admitted. Nothing else is done for it.
@@ -145,21 +148,24 @@ impl Engine {
         if view.suspended || view.finished.is_some() || view.ending || view.stop_waits {
             return false;
         }
-        let here = |uid: &str| {
-            let owned = self.world.owned(uid).into_iter();
-            owned.filter(|workload| workload.namespace == view.job.namespace).collect::<Vec<_>>()
-        };
-        let has = |workload: &WorkloadKey, type_| is(&self.world.workloads[workload].object.status, type_);
+        // Those in other namespaces only claim to be its Workloads.
+        let is_its_own =
+            |workload: &WorkloadKey| workload.namespace == view.job.namespace && named(view, workload);
         let is_admitted = || {
-            here(&view.job.uid).iter().filter(|workload| named(view, workload)).any(|workload| {
-                let over = has(workload, Type::Finished) || has(workload, Type::Evicted);
-                has(workload, Type::Admitted) && !over
+            self.world.owned(&view.job.uid).iter().filter(|workload| is_its_own(workload)).any(|workload| {
+                let status = &self.world.workloads[workload].object.status;
+                let is_over = is(status, Type::Finished) || is(status, Type::Evicted);
+                is(status, Type::Admitted) && !is_over
             })
         };
         match self.standing(view) {
             Standing::Own => !is_admitted(),
             Standing::Unverified(_) | Standing::TooDeep => self.manages_itself(view) && !is_admitted(),
-            Standing::Part { of, .. } => !here(&of).iter().any(|workload| has(workload, Type::Admitted)),
+            Standing::Part { of, claimed, .. } => {
+                let may_run =
+                    self.is_admitted_above(&view.job.namespace, &of, claimed) || self.cleans_up(view);
+                !may_run && !view.deleting
+            }
             Standing::Unmanaged => false,
         }
     }

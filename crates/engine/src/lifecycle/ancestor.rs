@@ -299,17 +299,22 @@ impl Engine {
         external || above.is_some_and(|above| above.view.wraps_object(key.kind, &key.name))
     }
 
-    /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
-    pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &str, claimed: bool) {
+    /// Whether the Workload of the job above lets a part in this namespace run.
+    pub(crate) fn is_admitted_above(&self, namespace: &Name, ancestor: &str, claimed: bool) -> bool {
         // Jobs in other namespaces only claim to be its parts.
         let owned = self.world.owned(ancestor);
-        let mut admitted = owned.iter().filter(|w| w.namespace == key.namespace).any(|w| {
+        let admitted = owned.iter().filter(|w| w.namespace == *namespace).any(|w| {
             let status = &self.world.workloads[w].object.status;
             is(status, Type::Admitted) && !is(status, Type::Finished)
         });
-        admitted &= !(claimed && self.has_default_queue(&key.namespace));
+        let is_queued_otherwise = claimed && self.has_default_queue(namespace);
         // Its Workload may still be there for pods that were made before.
-        admitted &= self.gone_since(&Name::from(ancestor)).is_none();
+        admitted && !is_queued_otherwise && self.gone_since(&Name::from(ancestor)).is_none()
+    }
+
+    /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
+    pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &str, claimed: bool) {
+        let admitted = self.is_admitted_above(&key.namespace, ancestor, claimed);
         // Nothing managed it before. What must not run is stopped first.
         if view.slim && (admitted || view.suspended) {
             return self.read_job(key);

@@ -97,27 +97,38 @@ fn a_stop_of_a_job_that_is_set_aside_is_tried_again_until_it_succeeds() {
     assert_eq!(c.notes("FailedUpdate").len(), 1);
 }
 
+/// A JobSet in that queue, and below it a job of that name that runs and is set aside.
+fn below_jobset(queue: &str, name: &str) -> Cluster {
+    let mut c = cluster();
+    c.api.local_queue("team-a", "default", "cq");
+    restart_with(&mut c, JobKind::JOB_SET);
+    let mut above = job("team-a", "set", queue, 1, "1");
+    above.job.kind = JobKind::JOB_SET;
+    c.api.add_job(above);
+    c.settle();
+    let uid = c.api.job("set").view.job.uid.to_string();
+    let mut part = job("team-a", name, "", 1, "1");
+    part.controller = Some(ControllerRef {
+        api_version: JobKind::JOB_SET.api_version().to_owned(),
+        kind: JobKind::JOB_SET.kind().to_owned(),
+        name: "set".to_owned(),
+        uid,
+    });
+    running(&mut c, part);
+    set_aside(&mut c, name);
+    c
+}
+
 #[test]
 fn a_part_that_is_set_aside_runs_on_the_workload_of_the_job_above_it() {
-    for admitted in [true, false] {
-        let mut c = cluster();
-        restart_with(&mut c, JobKind::JOB_SET);
-        let mut above = job("team-a", "set", if admitted { "lq" } else { "missing" }, 1, "1");
-        above.job.kind = JobKind::JOB_SET;
-        c.api.add_job(above);
-        c.settle();
-        let uid = c.api.job("set").view.job.uid.to_string();
-        let mut part = job("team-a", "set-main-0", "", 1, "1");
-        part.controller = Some(ControllerRef {
-            api_version: JobKind::JOB_SET.api_version().to_owned(),
-            kind: JobKind::JOB_SET.kind().to_owned(),
-            name: "set".to_owned(),
-            uid,
-        });
-        running(&mut c, part);
-        set_aside(&mut c, "set-main-0");
-        assert_eq!(halts(&c, "set-main-0"), usize::from(!admitted));
-    }
+    assert_eq!(halts(&below_jobset("lq", "set-main-0"), "set-main-0"), 0);
+    assert_eq!(halts(&below_jobset("missing", "set-main-0"), "set-main-0"), 1);
+}
+
+/// Without its owner it would have been queued.
+#[test]
+fn a_job_that_is_set_aside_and_only_claims_to_be_a_part_does_not_run() {
+    assert_eq!(halts(&below_jobset("lq", "other"), "other"), 1);
 }
 
 #[test]
