@@ -80,8 +80,8 @@ impl Engine {
         {
             let key = JobKey::of(&view.job);
             match &mut aside.job {
-                Some(job) => job.view = Arc::new(*view),
-                job => *job = Some(AsideJob { view: Arc::new(*view), open: None, retry: Retry::default() }),
+                Some(job) => job.view = kept(*view),
+                job => *job = Some(AsideJob { view: kept(*view), open: None, retry: Retry::default() }),
             }
             self.dirty.jobs.insert(key);
         }
@@ -145,7 +145,8 @@ impl Engine {
 
     /// Whether a job that is left out runs although it is managed and not admitted, or evicted.
     fn runs_aside_unadmitted(&self, view: &JobView) -> bool {
-        if view.suspended || view.finished.is_some() || view.ending || view.stop_waits {
+        // One that is being stopped is suspended already. To end that would lose how its templates were.
+        if view.suspended || view.stopping || view.finished.is_some() || view.ending {
             return false;
         }
         // Those in other namespaces only claim to be its Workloads.
@@ -187,7 +188,7 @@ impl Engine {
                 if let Some(Object::Job(view)) = object {
                     // It was changed by this write alone.
                     aside.version = Some(view.resource_version.clone());
-                    job.view = Arc::new((**view).clone());
+                    job.view = kept((**view).clone());
                 }
                 self.outbox.extend(open.then.clone());
             }
@@ -215,4 +216,12 @@ impl Engine {
 /// Whether a field of the job itself suspends it, and not gates of its pods.
 fn is_suspended_by_field(kind: JobKind) -> bool {
     !kind.integration().of_pods && !kind.integration().suspends_pods
+}
+
+/// A job without its templates, which are most of it.
+fn kept(mut view: JobView) -> Arc<JobView> {
+    for set in &mut view.pod_sets {
+        (set.template, set.unwritten) = (None, None);
+    }
+    Arc::new(view)
 }

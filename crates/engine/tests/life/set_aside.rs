@@ -132,13 +132,16 @@ fn a_job_that_is_set_aside_and_only_claims_to_be_a_part_does_not_run() {
 }
 
 #[test]
-fn what_is_over_or_not_managed_is_not_stopped_when_it_is_set_aside() {
+fn what_is_over_or_stopping_or_not_managed_is_not_stopped_when_it_is_set_aside() {
     let unmanaged = left_running(|view| view.queue_name = None);
     assert_eq!(halts(&unmanaged, "a"), 0);
     let over = left_running(|view| {
         view.finished = Some(JobFinished { success: true, message: String::new() });
     });
     assert_eq!(halts(&over, "a"), 0);
+    // It is suspended, and its templates are still to be restored.
+    let stopping = left_running(|view| view.stopping = true);
+    assert_eq!(halts(&stopping, "a"), 0);
 }
 
 #[test]
