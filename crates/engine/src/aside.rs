@@ -30,8 +30,8 @@ impl Engine {
 
     /// Forgets the objects of a kind that a complete list lacks.
     pub(crate) fn keep_aside(&mut self, kind: Kind, present: &BTreeSet<ObjectRef>) {
-        // A group of pods has no object that could be listed.
-        if !matches!(kind, Kind::Job(kind) if kind.integration().of_pods) {
+        // A group of pods has no object that could be listed, and pods that wait may be left of one that is gone.
+        if !matches!(kind, Kind::Job(kind) if !is_suspended_by_field(kind)) {
             self.aside.retain(|object, _| object.kind != kind || present.contains(object));
         }
     }
