@@ -83,12 +83,12 @@ impl Engine {
     }
 
     /// Takes in a RuntimeClass. A change of its metadata alone concerns no Workload.
-    pub(crate) fn observe_runtime_class(&mut self, name: Name, class: RuntimeClass) {
-        let known = self.world.runtime_classes.get(&name);
+    pub(crate) fn observe_runtime_class(&mut self, name: &Name, class: RuntimeClass) {
+        let known = self.world.runtime_classes.get(name);
         let changed = known.is_none_or(|known| !adds_the_same(known, &class));
-        self.world.runtime_classes.insert(Arc::clone(&name), class);
+        self.world.runtime_classes.insert(Arc::clone(name), class);
         if changed {
-            self.runtime_class_changed(&name);
+            self.runtime_class_changed(name);
         }
     }
 

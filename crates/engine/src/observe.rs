@@ -127,7 +127,7 @@ impl Engine {
                 self.world.limit_ranges.entry(Arc::clone(&namespace)).or_default().insert(name, *range);
                 self.limits_changed(&namespace);
             }
-            Object::RuntimeClass(class) => self.observe_runtime_class(name, *class),
+            Object::RuntimeClass(class) => self.observe_runtime_class(&name, *class),
             Object::ProvisioningRequestConfig(config) => {
                 let known = self.world.provisioning_configs.get(&name);
                 let changed = known.is_none_or(|known| known.spec != config.spec);

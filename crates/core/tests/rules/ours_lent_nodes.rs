@@ -306,7 +306,8 @@ fn a_cycle_searches_for_some_slices_the_next_one_for_the_others_and_each_is_sear
         borrows(&mut w, &format!("v{slice}"), 0, lent);
         fails(&mut w, &format!("p{slice}"), own);
     }
-    for (reclaims, scanning) in [(8, true), (2, false), (0, false)] {
+    let each = [(2, true), (2, true), (2, true), (2, true), (2, false), (0, false)];
+    for (reclaims, scanning) in each {
         let before = w.core.stats();
         let lines = w.cycle();
         let searches = w.core.stats().preemption_searches - before.preemption_searches;

@@ -56,8 +56,8 @@ impl Engine {
     pub(crate) fn slice_reclaims(&mut self, key: &WorkloadKey, victims: &[Victim], brakes: &mut Brakes) {
         let Some(entry) = self.world.workloads.get(key) else { return };
         let lost = !entry.status().unhealthy_nodes.is_empty() && !self.listed_node_is_back(key);
-        let braked = lost && self.brake_holds(key, brakes);
-        if lost && !braked && self.slice_moves(key) == SliceMoves::Allowed {
+        let is_held = lost && self.brake_holds(key, brakes);
+        if lost && !is_held && self.slice_moves(key) == SliceMoves::Allowed {
             for victim in victims {
                 if self.has_to_be_evicted(victim) {
                     self.preempt_for(key, &victim.key);
@@ -71,7 +71,7 @@ impl Engine {
         }
         self.sync_core(key);
         self.dirty.workloads.insert(key.clone());
-        if braked {
+        if is_held {
             let most = self.config.hotswap.max_unhealthy_percent;
             let why = format!(
                 "more than {most} % of the flavor's nodes look unhealthy, so nothing else is evicted for it"

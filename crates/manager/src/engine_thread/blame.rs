@@ -97,6 +97,9 @@ mod tests {
 
     use super::*;
 
+    /// A cause, and whether the engine leaves an object out.
+    type Case = (fn() -> Cause, fn(&ObjectRef) -> bool);
+
     fn object(name: &str) -> ObjectRef {
         ObjectRef::cluster(Kind::Namespace, name)
     }
@@ -124,7 +127,7 @@ mod tests {
 
     #[test]
     fn panics_that_no_object_explains_end_the_process_unless_there_is_calm_between_them() {
-        let causes: [(fn() -> Cause, fn(&ObjectRef) -> bool); 3] = [
+        let causes: [Case; 3] = [
             (|| Cause::Unknown, changed),
             // It is set aside: so it is not the cause.
             (|| Cause::Named(object("a")), unchanged),
