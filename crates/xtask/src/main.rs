@@ -12,6 +12,7 @@ mod events_bench;
 mod hotswap_bench;
 mod lent_bench;
 mod manifests;
+mod model;
 mod mutants;
 mod pods_bench;
 mod race;
@@ -19,9 +20,6 @@ mod scale;
 mod sim;
 mod test;
 mod tidy;
-
-#[path = "../../engine/tests/model/mod.rs"]
-mod model;
 
 use clap::{Parser, Subcommand};
 

@@ -28,7 +28,7 @@ const EXCEPTIONS: [(&str, &str, &str); 11] = [
     ("crates/jobs/src/appwrapper/pods.rs", "STATEFUL_SET", WRAPPED),
     ("crates/xtask/src/engine_bench/events.rs", "JOB", BENCHMARK),
     ("crates/xtask/src/engine_bench/events.rs", "JOB_SET", BENCHMARK),
-    ("crates/xtask/src/events_bench.rs", "JOB_SET", BENCHMARK),
+    ("crates/xtask/src/events_bench/pages.rs", "JOB_SET", BENCHMARK),
     ("crates/xtask/src/pods_bench.rs", "POD", BENCHMARK),
     ("crates/xtask/src/pods_bench.rs", "STATEFUL_SET", BENCHMARK),
 ];

@@ -1,0 +1,6 @@
+//! The cluster of the engine's tests, for benchmarks.
+
+#[path = "../../engine/tests/model/mod.rs"]
+mod cluster;
+
+pub use cluster::*;
