@@ -8,6 +8,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::capacity_search::{NodeGroups, PodRequests};
+use crate::scheduler::claims::exact;
 use crate::{Amount, Name};
 
 /// A pod of which it is known where it runs.
@@ -219,9 +220,4 @@ pub fn capacity_of_flavors(facts: &impl CapacityFacts, flavors: &[FlavorNodes<'_
         }
     }
     sums.into_iter().map(Sum::into_capacity).collect()
-}
-
-/// An amount as an exact number.
-fn exact(amount: Amount) -> i128 {
-    i128::from(amount.get())
 }

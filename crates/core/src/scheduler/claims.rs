@@ -22,7 +22,7 @@ impl Scheduler {
         })
     }
 
-    /// The Cohort at the top of those above a ClusterQueue, as the specs name them; of a cycle the last one before it begins again.
+    /// The Cohort at the top of those above a ClusterQueue, as the specs name them; in a circle of Cohorts, the last one before it closes.
     pub(crate) fn top_cohort(&self, queue: &str) -> Option<NodeId> {
         let mut at = self.world.queues[self.world.queue_index.get(queue)?.at()].node;
         let mut above = Vec::new();
@@ -58,7 +58,7 @@ impl Snapshot {
 }
 
 /// An amount as a number: without a limit it is the largest possible one.
-fn exact(amount: Amount) -> i128 {
+pub(crate) fn exact(amount: Amount) -> i128 {
     i128::from(amount.get())
 }
 
