@@ -1,7 +1,7 @@
 #!/bin/sh
 # Moves the debug info and the function names of the release binaries into a file beside each, NAME.debug. The binary names that file: a
-# debugger, and a backtrace where the file lies beside the binary, find it. Without it a backtrace has addresses alone; what a panic says,
-# with its place in the source, is in the binary.
+# debugger, and a backtrace where the file lies beside the binary, find it. Without that file a backtrace has only addresses. The
+# message of a panic, with its place in the source, is in the binary.
 # cargo puts the whole binary back in place at its next build, so that a second run finds the debug info again.
 set -eu
 cd "${CARGO_TARGET_DIR:-target}/release"

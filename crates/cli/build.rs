@@ -1,11 +1,11 @@
-//! Links the release binaries smaller, where the linker and the C library are known to be able to: rust-lld, the default on Linux with glibc on
-//! x86-64. Equal functions become one, and the table of relocations is packed, which glibc reads from 2.36 on.
+//! Makes the linker write smaller release binaries where the linker and the C library are known to support it: rust-lld, the default on Linux with
+//! glibc on x86-64. Equal functions become one, and the table of relocations is packed: glibc reads such a table from version 2.36 on.
 
 use std::env;
 use std::process::Command;
 
 fn main() {
-    // Cargo runs it again if its own text changes. A path here would be one below each crate that uses it.
+    // Cargo runs this script again if its text changes. Cargo would look for a path that is named here in each crate that uses the script.
     println!("cargo:rerun-if-env-changed=RUSTC_LINKER");
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|is| is == value);
     // Another linker may not know these flags.

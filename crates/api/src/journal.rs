@@ -232,7 +232,7 @@ pub struct LocalQueueLine {
     /// Its ClusterQueue.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster_queue: String,
-    /// Its stop policy. It is always there: by it this line differs from all others that name a LocalQueue.
+    /// Its stop policy. It is always written: no other line that names a LocalQueue has it.
     pub stop_policy: StopPolicy,
     /// What that was until `at`, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +291,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// The ClusterQueue that it is about: of a line about a LocalQueue that of the LocalQueue.
+    /// The ClusterQueue that it is about; if it is about a LocalQueue, the ClusterQueue of that.
     pub fn cluster_queue(&self) -> Option<&str> {
         match self {
             Self::Workload(line) => Some(&line.cluster_queue),

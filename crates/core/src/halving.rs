@@ -1,7 +1,7 @@
 //! Search by halving, where it costs much to try whether some candidates are enough.
 
-/// The lowest number that is enough, of those above `too_few` and up to `enough`. `is_enough` is called for numbers in between; a higher number must
-/// never be worse. Ends with the first error of it.
+/// The lowest number that is enough, of those above `too_few` and up to `enough`. `is_enough` is called for numbers in between; if a number is enough,
+/// so must be each higher one. Ends with the first error of `is_enough`.
 pub(crate) fn lowest_enough<E>(
     mut too_few: usize,
     mut enough: usize,

@@ -1,5 +1,5 @@
-//! Objects that made the engine panic: they are left out until they change. Nothing is done for them, but a job that is managed and not admitted
-//! does not run for all that: it is suspended, by its view alone.
+//! Objects that made the engine panic: they are left out until they change, and nothing is done for them. One exception: a job that is managed,
+//! and runs without being admitted, is suspended. That needs nothing but its view.
 
 pub(crate) mod state;
 
@@ -30,7 +30,7 @@ impl Engine {
 
     /// Forgets the objects of a kind that a complete list lacks.
     pub(crate) fn keep_aside(&mut self, kind: Kind, present: &BTreeSet<ObjectRef>) {
-        // A group of pods has no object that could be listed, and pods that wait may be left of one that is gone.
+        // A group of pods has no object of its own, and a job that suspends its pods may be gone while some of them still wait.
         if !matches!(kind, Kind::Job(kind) if !is_suspended_by_field(kind)) {
             self.aside.retain(|object, _| object.kind != kind || present.contains(object));
         }
@@ -143,13 +143,13 @@ impl Engine {
         }
     }
 
-    /// Whether a job that is left out runs although it is managed and not admitted, or evicted.
+    /// Whether a job that is left out runs although it is managed, and is not admitted or was evicted.
     fn runs_aside_unadmitted(&self, view: &JobView) -> bool {
-        // One that is being stopped is suspended already. To end that would lose how its templates were.
+        // One that is being stopped is suspended already. This write would end its stop, and its templates would not be restored.
         if view.suspended || view.stopping || view.finished.is_some() || view.ending {
             return false;
         }
-        // Those in other namespaces only claim to be its Workloads.
+        // Workloads in other namespaces only claim to be its own.
         let is_its_own =
             |workload: &WorkloadKey| workload.namespace == view.job.namespace && named(view, workload);
         let is_admitted = || {

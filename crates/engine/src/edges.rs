@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// A LimitRange of a namespace was created, changed or deleted. Work that waits there is looked at again if that changes the limits.
+    /// A LimitRange of a namespace was created, changed or deleted. The Workloads that wait there are looked at again if that changes the limits.
     pub(crate) fn limits_changed(&mut self, namespace: &Name) {
         let ranges = self.world.limit_ranges.get(namespace).into_iter().flatten().map(|(_, r)| r);
         let summary = LimitSummary::of(ranges);

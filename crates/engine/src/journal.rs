@@ -111,7 +111,8 @@ impl Engine {
         }
     }
 
-    /// Hands out the stop policy of a LocalQueue that stops, continues, or goes while it is stopped. The stored version is still the old one.
+    /// Hands out the stop policy of a LocalQueue that is stopped, continues, or is deleted while it is stopped. The stored version is still the
+    /// old one.
     pub(crate) fn journal_local_queue(&mut self, key: &(Name, Name), queue: Option<&LocalQueue>) {
         if self.config.journal {
             let known = self.world.local_queues.get(key).map(|known| &**known);
@@ -389,7 +390,7 @@ fn quota_line(name: &str, queue: Option<&ClusterQueue>, at: Timestamp) -> QuotaL
     QuotaLine { at, cluster_queue, cohort, nominal, created, stop_policy, deleted, ..QuotaLine::default() }
 }
 
-/// What there is to say of a LocalQueue that was `known` so. Without a queue: it was deleted.
+/// The line about a LocalQueue whose last version was `known`, if there is one. Without a queue: it was deleted.
 fn local_queue_line(
     (namespace, name): &(Name, Name),
     known: Option<&LocalQueue>,
@@ -401,7 +402,7 @@ fn local_queue_line(
     let stop_policy = queue.map(|queue| queue.spec.stop_policy).unwrap_or_default();
     let is_said = match before {
         Some(before) => before != stop_policy,
-        // It may continue since a time at which no process wrote.
+        // It may have continued while no process wrote.
         None => stop_policy != StopPolicy::None || says_stopped(of),
     };
     is_said.then(|| LocalQueueLine {

@@ -44,7 +44,8 @@ struct Failed {
     away: bool,
     /// How many pauses of this row of failures ended early, as the API server answered other writes.
     early: u8,
-    /// The purpose of the last failed write: only its success ends the row. None while only looks at the object have failed, and any success ends it.
+    /// The purpose of the last failed write: only its success ends the row. None while only looks at the object have failed: then any success
+    /// ends the row.
     purpose: Option<Purpose>,
     /// The text of the last event about it.
     reported: Option<String>,
@@ -90,7 +91,7 @@ impl Retry {
 
     /// A write succeeded. If another one failed before, that is no reason to retry the other one at once: the two might alternate endlessly.
     pub fn succeeded(&mut self, purpose: Purpose) {
-        // Looking at an object says nothing of how writes on it fare, and is never the purpose of a row.
+        // A look at an object says nothing about writes on it: it is never the purpose of a row.
         self.0.take_if(|failed| failed.purpose.is_none_or(|failed| failed == purpose));
     }
 
@@ -162,7 +163,7 @@ impl Failed {
         self.conflict = matches!(error, WriteError::Conflict(_));
         self.away = matches!(error, WriteError::Transient(_)) && self.early < EARLY && self.failures > SHORT;
         self.until = Some(until);
-        // A failed look changes nothing about the write whose fate it asks for.
+        // A failed look says nothing about the write whose result it was to show.
         if purpose != Purpose::Read {
             let before = if self.purpose == Some(purpose) { self.refusals } else { 0 };
             let refused = matches!(error, WriteError::Refused(_));

@@ -201,7 +201,7 @@ impl Engine {
         }
         self.work.statuses += 1;
         if runs && finalizers.is_none() {
-            // Its users leave one after the other: their number is reported as seldom as other figures are written.
+            // What uses it ends one after the other: the number is reported as seldom as other figures are written.
             self.report_holders(object);
         }
         let write = finalizers.map(|body| (Purpose::Finalizer, None, body)).or_else(|| {

@@ -128,8 +128,8 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| text(&*panic))
 }
 
-/// The result of `work` that takes long, on a thread that serves nothing else. It continues if its caller does not wait any more; a panic is
-/// logged even then.
+/// Runs `work` that takes long on a thread that serves nothing else, and returns its result. The work continues if its caller does not wait any more;
+/// a panic is logged even then.
 ///
 /// # Errors
 ///

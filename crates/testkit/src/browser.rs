@@ -23,8 +23,8 @@ use crate::wait::{Progress, eventually};
 const DEADLINE: Duration = Duration::from_mins(5);
 /// How long a script in the page waits for what it is to show.
 pub const PATIENCE: Duration = Duration::from_mins(3);
-/// What a script in the page waits for between two looks at what it is to show. To wait for the next picture would have the browser draw sixty a
-/// second, only to be looked at.
+/// What a script in the page waits for before it checks again what it is to show. If it waited for the next frame, the browser would draw sixty a
+/// second for nothing else.
 pub const PAUSE: &str = "new Promise((resume) => setTimeout(resume, 50))";
 
 /// The names that distributions give the program.

@@ -2,8 +2,8 @@
 //!
 //! The nodes have three levels: blocks of five racks, racks of 50 nodes, and nodes with room for one pod. Jobs of the highest priority have two slices
 //! each, and a slice takes a rack. All other racks have Workloads of two pods, of two lower priorities, in queues without quota of their own: no
-//! priority alone makes room. A node of each job goes away, and each job gets another rack back. The nodes have no pods: how long these take to end is
-//! not measured.
+//! priority alone makes room. Each job loses a node, and gets another rack back. The nodes have no pods: how long pods take to end
+//! is not measured.
 //!
 //! Each world is measured in a process of its own (`xtask lent JOBS RACKS`). CPU time is reported; counts and allocations have budgets.
 
@@ -40,9 +40,9 @@ const BORROWERS: usize = 25;
 const PODS: i32 = 2;
 /// The number of queues that borrow.
 const QUEUES: usize = 20;
-/// When it is given up that all slices move.
+/// After this many simulated seconds the slices that have not moved are not waited for any more.
 const MOST_SECONDS: u32 = 60;
-/// The largest world that an unoptimised engine plays in seconds.
+/// The largest world that an unoptimised engine runs in seconds.
 const SMALL_RACKS: usize = 64;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -89,7 +89,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Whether an unoptimised engine plays this world in seconds.
+    /// Whether an unoptimised engine runs this world in seconds.
     pub fn is_small(&self) -> bool {
         self.racks <= SMALL_RACKS
     }

@@ -249,7 +249,7 @@ mod tests {
         for line in [
             "thread 'tokio-runtime-worker' panicked at crates/manager/src/lib.rs:1:1:",
             r#"2026-01-01T00:00:00Z ERROR sluice: panic in the engine at=Some("crates/engine/src/lib.rs:1:1")"#,
-            "ERROR sluice: the engine failed, and no new object is the cause suspect=None why=\"a bug\"",
+            "ERROR sluice: the engine failed, and no object explains it cause=Unknown why=\"a bug\"",
             "ERROR sluice: the engine failed on this object: it is set aside until it changes object=Job/ns/j",
             "ERROR sluice: the manager failed on this object: it is set aside until it changes object=Job/ns/j",
             "WARN sluice: a write was refused why=\"the write panicked: a bug in a write\"",

@@ -282,7 +282,7 @@ async fn a_poisonous_object_is_set_aside_and_the_others_continue() {
         place.wait_until(&name, true).await.unwrap();
         assert_eq!(manager.ended(), None);
     }
-    // Nor does it run if its user lets it.
+    // If its user resumes it, it is suspended again.
     place.patch_job("poison", json!({"spec": {"suspend": false}})).await.unwrap();
     place.wait_until("poison", false).await.unwrap();
     assert_eq!(manager.ended(), None);

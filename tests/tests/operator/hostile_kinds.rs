@@ -138,7 +138,7 @@ impl Attack {
                 }
             }
         };
-        // It has no end of its own.
+        // The watch never ends by itself.
         let _ = tokio::time::timeout(WATCHED, watched).await;
         is_within(&queues.get(name).await.unwrap());
     }

@@ -36,8 +36,8 @@ fn of(name: &str) -> ListParams {
     ListParams::default().labels(&format!("{JOBSET_NAME}={name}"))
 }
 
-/// What a JobSet and its Jobs say of pods that run, and its Jobs of those that terminate. By the client: they are looked at many times a second, and
-/// two kubectls take a good part of one.
+/// What a JobSet and its Jobs say of pods that run, and its Jobs of those that terminate. The client reads it: that happens many times a second, and
+/// two calls of kubectl take a good part of a second.
 async fn pods(place: &Place<'_>, name: &str) -> Result<(i32, i32, i32)> {
     let sets: Api<JobSet> = Api::namespaced(place.client.clone(), &place.name);
     let set = sets.get_opt(name).await?.and_then(|set| set.status).unwrap_or_default();

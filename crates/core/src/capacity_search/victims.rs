@@ -2,7 +2,7 @@
 //!
 //! Preemption for quota ([`crate::preemption`]) has a search of its own. Its possible victims depend on earlier ones, as queues stop using more than
 //! their nominal quota, so that the number of candidates cannot be doubled each time; and the order of its victims after fill-back is a rule of the
-//! reference. Here all candidates are known at the beginning. Both have halving in common ([`crate::halving`]).
+//! reference. Here all candidates are known at the beginning. The search for victims of a slice has the same halving ([`crate::halving`]).
 
 use crate::halving::lowest_enough;
 

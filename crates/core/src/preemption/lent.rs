@@ -26,8 +26,8 @@ pub(crate) struct Lent {
 }
 
 /// Victims that make room on nodes for a slice whose workload keeps its quota and `holds` these nodes, or none: workloads of lower priorities in
-/// queues that borrow, as long as these do, first what is evicted already, and none whose eviction is refused. For a slice whose own queue borrows
-/// there are none. The usage is restored.
+/// queues that borrow, as long as these do, first those that are evicted already, and none whose eviction is refused. For a slice whose own queue
+/// borrows there are none. The usage is restored.
 ///
 /// A placement costs much and there may be thousands of candidates, so that they are not tried one by one. If all of them are not enough, one
 /// placement says so.

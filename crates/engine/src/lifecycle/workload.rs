@@ -107,8 +107,8 @@ impl Engine {
         self.nodes_of_workload_changed(key);
     }
 
-    /// Whether the API server refuses a write without which a Workload does not give its nodes back, and not just for a moment. That is so until the
-    /// write is tried again.
+    /// Whether the API server refuses, and not just for a moment, a write without which a Workload does not give its nodes back. It counts as refused
+    /// until the write is tried again.
     fn eviction_is_refused(&self, entry: &WorkloadEntry) -> bool {
         let refused = |retry: &Retry| retry.is_refused() && retry.waits(self.now);
         let key = self.world.job_of(entry);

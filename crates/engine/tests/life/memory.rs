@@ -102,7 +102,7 @@ fn of_a_job_whose_owner_does_not_exist_no_template_is_kept() {
             scheduling.labels = (0..3_900).map(|at| (format!("l{at}"), String::new())).collect();
             engine.apply(Timestamp::UNIX_EPOCH, Input::Applied(Object::Job(Box::new(view))));
             engine.cycle(Timestamp::UNIX_EPOCH);
-            // Its owner might have been seen until then.
+            // Until then its owner might still be seen.
             let later = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(11);
             engine.apply(later, Input::Tick);
             engine.cycle(later);

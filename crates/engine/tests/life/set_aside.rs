@@ -1,4 +1,4 @@
-//! An object that made the engine panic is left out, but a job that is managed and not admitted does not run for all that.
+//! An object that made the engine panic is left out, but a job that is managed and not admitted does not run even then.
 
 use std::sync::Arc;
 

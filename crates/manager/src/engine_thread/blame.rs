@@ -1,4 +1,4 @@
-//! Which object a panic of the engine is blamed on, and when panics have no end that setting objects aside would bring.
+//! Which object a panic of the engine is blamed on, and when the process ends because setting objects aside does not end the panics.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub enum Cause {
     Named(ObjectRef),
     /// The engine does not say on what it was working. This object came last.
     Guessed(ObjectRef),
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
@@ -129,7 +129,7 @@ mod tests {
     fn panics_that_no_object_explains_end_the_process_unless_there_is_calm_between_them() {
         let causes: [Case; 3] = [
             (|| Cause::Unknown, changed),
-            // It is set aside: so it is not the cause.
+            // It is set aside, so it is not the cause.
             (|| Cause::Named(object("a")), unchanged),
             (|| Cause::Guessed(object("a")), unchanged),
         ];

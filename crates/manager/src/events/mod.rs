@@ -226,8 +226,8 @@ fn receive(dedup: &mut Dedup<Key>, answers: &mut mpsc::Receiver<(Key, bool)>) {
     }
 }
 
-/// Sends a request until it is answered, refused, or given up. Writes learn if the API server has too many requests: then it says when to try again,
-/// and a limit of events alone (the admission plugin `EventRateLimit`) does not.
+/// Sends a request until it is answered, refused, or given up. Fewer writes are sent if the API server has too many requests: such a refusal says when
+/// to try again, and one by a limit of events alone (the admission plugin `EventRateLimit`) does not.
 async fn send(client: &Client, call: &Call, pauses: Backoff, traffic: &Traffic) -> Result<(), CallError> {
     let mut failures = 0;
     loop {

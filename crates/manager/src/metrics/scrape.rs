@@ -31,7 +31,7 @@ fn wait_buckets(bounds: usize) -> Vec<f64> {
     [1.0, 2.5].into_iter().chain(doubling).take(bounds).collect()
 }
 
-/// What takes long in a large world, and is therefore not done on the threads that serve.
+/// The name of work that takes long in a large world, and is therefore not done on the threads that serve.
 const SCRAPE: &str = "a scrape";
 
 /// Prometheus' default buckets, in seconds.

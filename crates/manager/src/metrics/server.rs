@@ -37,7 +37,7 @@ pub async fn serve(
 }
 
 async fn metrics(Extension(scrape): Extension<Scrape>, State(()): State<()>) -> Response {
-    // Without an answer of success Prometheus counts the target as down, and alerts say so.
+    // After an answer that is no success, Prometheus counts the target as down, and alerts say so.
     match scrape().await {
         Ok(text) => {
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

@@ -145,7 +145,7 @@ export function fromJournal(content) {
         if (stop) stop.to = when;
         open.set(key, isStopped ? stopped(when) : null);
       }
-      // Another queue of its name is no change of it.
+      // A later queue of this name is not a change of this one.
       if (isDeleted && !localQueue) nominal.delete(queue);
     }
     if (Number.isFinite(line.lost)) timeline.push({ at: when, event: "scenario", message: `the journal lacks ${line.lost} lines before this` });

@@ -8,7 +8,7 @@ use sluice_api::v1beta2::StopPolicy;
 use super::Reading;
 use crate::record::{Holding, LocalStop, QuotaChange, show_amount};
 
-/// What a line says of a stop policy.
+/// The patch that sets a stop policy.
 fn patch(policy: StopPolicy) -> String {
     json!({"spec": {"stopPolicy": policy}}).to_string()
 }
@@ -53,7 +53,7 @@ impl Reading {
         // The first known spec of a queue also counts for the time before, since its creation.
         let made = line.created.map_or(0, |created| record.millis(created));
         let at = if before.is_some() { record.millis(line.at) } else { made.max(0) };
-        // Another queue of its name is no change of it.
+        // A later queue of this name is not a change of this one.
         let was = before.filter(|before| !before.deleted && at > 0);
         let (was_stopped, other_quota) =
             (was.map(|was| was.stopped), was.is_some_and(|was| was.nominal != nominal));
@@ -88,7 +88,7 @@ impl Reading {
         }
     }
 
-    /// A LocalQueue was stopped, or is no longer.
+    /// A LocalQueue was stopped, continues, or was deleted.
     pub(super) fn local_queue(&mut self, line: &LocalQueueLine) {
         let made = self.record.millis(self.begins(line.created));
         let mut was = self.was_stopped(line);
@@ -102,7 +102,7 @@ impl Reading {
         if was.unwrap_or_default() == stopped {
             return;
         }
-        // Of one that is first known the policy also counts for the time before, since its creation.
+        // The first known policy of a queue also counts for the time before, since its creation.
         let at = if was.is_some() { self.record.millis(line.at).max(0) } else { made };
         if was.is_some() && at > 0 {
             let name = format!("LocalQueue {}/{}", line.namespace, line.local_queue);
@@ -132,7 +132,7 @@ impl Reading {
         self.record.local_stops.push(LocalStop { at, queue, cluster_queue, stopped });
     }
 
-    /// Since when a queue counts that was created then: the period begins later, or the time is not known.
+    /// When the record of a queue begins: at its creation, or at the start of the period if that is later or the creation is not known.
     fn begins(&self, created: Option<Timestamp>) -> Timestamp {
         created.unwrap_or(self.record.start).max(self.record.start)
     }
@@ -189,7 +189,7 @@ mod tests {
         let lines = [both(100, HOLD, NONE), both(150, "HoldAndDrain", HOLD), both(200, NONE, HOLD)];
         let expected = (vec![(100, Some(200))], vec![said(100, HOLD), said(200, NONE)]);
         assert_eq!(day(lines.concat()), expected);
-        // What it was before the first line, and before a line of later, is in those.
+        // The first line says what it was before, also if that line is later than the period.
         assert_eq!(day(vec![local(300, NONE, Some(HOLD))]), (vec![(0, Some(300))], vec![said(300, NONE)]));
         assert_eq!(day(vec![local(300, HOLD, None)]), (vec![(0, None)], vec![]));
         assert_eq!(day(vec![local(300, NONE, None)]), (vec![], vec![]));
