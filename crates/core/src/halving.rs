@@ -33,7 +33,7 @@ mod tests {
             assert_eq!(found, Ok(wanted));
             assert!(asked.len() <= 7 && asked[0] == 50, "{asked:?}");
         }
-        assert_eq!(lowest_enough(3, 4, |_| Err(())), Ok(4), "there is nothing to ask");
+        assert_eq!(lowest_enough(3, 4, |_| Err(())), Ok(4), "no number is tried");
         assert_eq!(lowest_enough(3, 5, |_| Err("cut")), Err("cut"));
     }
 }
