@@ -22,9 +22,11 @@ impl Engine {
         let may_be_part = owner.is_some_and(|owner| {
             JobKind::from_owner_or(&self.config.external, &owner.api_version, &owner.kind).is_some()
         });
+        // Nothing is written to templates whose pods wait themselves, so that nothing in them is compared.
+        let is_compared = may_be_part && !view.job.kind.integration().suspends_pods;
         for set in &mut view.pod_sets {
             set.template = None;
-            if !may_be_part {
+            if !is_compared {
                 set.scheduling = PodScheduling::default();
             }
         }

@@ -84,7 +84,16 @@ fn of_a_job_that_another_kind_made_no_template_is_kept() {
     assert!(bytes < 16 << 10, "{bytes} bytes are kept");
 }
 
-/// Any user can write a reference to an owner that does not exist.
+/// A job without a queue whose owner does not exist, with many labels in its template. Any user can write such a reference.
+fn claiming() -> JobView {
+    let mut view = job("team-a", "claims", "", 1, "1");
+    let kind = JobKind::JOB_SET;
+    let (api_version, kind) = (kind.api_version().to_owned(), kind.kind().to_owned());
+    view.controller = Some(ControllerRef { api_version, kind, name: "no".to_owned(), uid: "no".to_owned() });
+    view.pod_sets[0].scheduling.labels = (0..3_900).map(|at| (format!("l{at}"), String::new())).collect();
+    view
+}
+
 #[test]
 fn of_a_job_whose_owner_does_not_exist_no_template_is_kept() {
     for leads in [false, true] {
@@ -93,14 +102,7 @@ fn of_a_job_whose_owner_does_not_exist_no_template_is_kept() {
         engine.apply(Timestamp::UNIX_EPOCH, Input::Synced);
         engine.cycle(Timestamp::UNIX_EPOCH);
         let measured = allocation_counter::measure(|| {
-            let mut view = job("team-a", "claims", "", 1, "1");
-            let kind = JobKind::JOB_SET;
-            let (api_version, kind) = (kind.api_version().to_owned(), kind.kind().to_owned());
-            view.controller =
-                Some(ControllerRef { api_version, kind, name: "no".to_owned(), uid: "no".to_owned() });
-            let scheduling = &mut view.pod_sets[0].scheduling;
-            scheduling.labels = (0..3_900).map(|at| (format!("l{at}"), String::new())).collect();
-            engine.apply(Timestamp::UNIX_EPOCH, Input::Applied(Object::Job(Box::new(view))));
+            engine.apply(Timestamp::UNIX_EPOCH, Input::Applied(Object::Job(Box::new(claiming()))));
             engine.cycle(Timestamp::UNIX_EPOCH);
             // Until then its owner might still be seen.
             let later = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(11);
@@ -108,6 +110,20 @@ fn of_a_job_whose_owner_does_not_exist_no_template_is_kept() {
             engine.cycle(later);
         });
         assert!(measured.bytes_current < 16 << 10, "{} bytes are kept", measured.bytes_current);
+    }
+}
+
+/// Of an object whose pods are in groups each group would have its own.
+#[test]
+fn of_an_object_whose_pods_wait_in_its_place_no_template_is_kept_without_a_queue() {
+    for kind in [JobKind::STATEFUL_SET, JobKind::LEADER_WORKER_SET] {
+        let bytes = kept(&mut Engine::new(EngineConfig::default()), || {
+            let mut view = claiming();
+            view.job.kind = kind;
+            view.groups = kind.has_groups().then_some(2);
+            view
+        });
+        assert!(bytes < 64 << 10, "{kind:?}: {bytes} bytes are kept");
     }
 }
 
