@@ -11,7 +11,7 @@ use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::job::{JobKind, JobView};
 use sluice_core::WorkloadKey;
 
-use self::state::{Aside, AsideJob};
+use self::state::{Aside, AsideJob, Version};
 use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
@@ -53,6 +53,7 @@ impl Engine {
             }),
             _ => None,
         };
+        let version = version.map(Version::Of);
         self.forget_object(object, None);
         let note = format!("Set aside until it changes, because it could not be handled: {why}");
         let uid: Arc<str> = "".into();
@@ -64,12 +65,7 @@ impl Engine {
     /// Gives an object back unless it is left out. A job that is left out is looked at only to see whether it runs.
     pub(crate) fn unless_aside(&mut self, reference: &ObjectRef, object: Object) -> Option<Object> {
         let Some(aside) = self.aside.get_mut(reference) else { return Some(object) };
-        let seen = match &object {
-            Object::Job(view) => Some(view.resource_version.clone()),
-            Object::QueuedPod(member) => Some(member.resource_version.clone()),
-            Object::Workload(workload) => workload.metadata.resource_version.clone(),
-            _ => None,
-        };
+        let seen = Version::of(&object);
         if aside.version.is_some() && aside.version != seen {
             self.aside.remove(reference);
             return Some(object);
@@ -187,7 +183,7 @@ impl Engine {
                 job.retry.succeeded(open.purpose);
                 if let Some(Object::Job(view)) = object {
                     // It was changed by this write alone.
-                    aside.version = Some(view.resource_version.clone());
+                    aside.version = Some(Version::Of(view.resource_version.clone()));
                     job.view = kept((**view).clone());
                 }
                 self.outbox.extend(open.then.clone());

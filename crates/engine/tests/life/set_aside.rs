@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::json;
 use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
-use sluice_engine::{Engine, Input, Kind, ObjectRef, Purpose, WriteError};
+use sluice_engine::{Engine, EngineConfig, Input, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::kinds::{restart_with, suspended_by_field};
 use crate::model::build::job;
-use crate::model::{Cluster, KINDS};
+use crate::model::{Api, Cluster, KINDS};
 use crate::unadmitted::{ADMITTED, cluster, halts, running, set, workload};
 
 fn reference(c: &Cluster, name: &str) -> ObjectRef {
@@ -153,4 +154,47 @@ fn an_object_that_is_set_aside_is_forgotten_when_a_list_lacks_it() {
     assert!(c.engine.leaves_out(&object));
     c.list(object.kind, Vec::new(), revision);
     assert!(!c.engine.leaves_out(&object));
+}
+
+/// An engine that leaves an object out, as it is now.
+fn leaving_out(api: &Api, object: &ObjectRef) -> Engine {
+    let mut engine = Engine::new(EngineConfig::default());
+    engine.apply(api.now, Input::SetAside { object: object.clone(), why: "a bug".to_owned() });
+    for _ in 0..2 {
+        engine.apply(api.now, Input::Applied(api.seen(object)));
+        assert!(engine.leaves_out(object), "{object}");
+    }
+    engine
+}
+
+#[test]
+fn an_object_of_any_kind_that_is_set_aside_and_changes_is_looked_at_again() {
+    for kind in KINDS.into_iter().filter(|kind| !matches!(kind, Kind::Job(_))) {
+        let mut api = Api::at(Timestamp::UNIX_EPOCH);
+        let namespace = kind.namespaced().then_some("team-a");
+        let metadata = json!({"name": "a", "namespace": namespace});
+        // What classes have to have, too.
+        let object = api.put(kind, json!({"metadata": metadata, "value": 1, "handler": "x"}));
+        let mut engine = leaving_out(&api, &object);
+        api.edit(&object, &json!({"metadata": {"labels": {"a": "b"}}}));
+        engine.apply(api.now, Input::Applied(api.seen(&object)));
+        assert!(!engine.leaves_out(&object), "{object}");
+    }
+}
+
+#[test]
+fn a_heartbeat_of_a_node_that_is_set_aside_is_no_change() {
+    let mut api = Api::at(Timestamp::UNIX_EPOCH);
+    let node = api.put(Kind::Node, json!({"metadata": {"name": "n"}, "spec": {}}));
+    let says = |status: &str, at: &str| {
+        json!({"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": at}]})
+    };
+    api.edit_status(&node, |now| *now = says("True", "2026-01-01T00:00:00Z"));
+    let mut engine = leaving_out(&api, &node);
+    api.edit_status(&node, |now| *now = says("True", "2026-01-01T00:00:10Z"));
+    engine.apply(api.now, Input::Applied(api.seen(&node)));
+    assert!(engine.leaves_out(&node));
+    api.edit_status(&node, |now| *now = says("Unknown", "2026-01-01T00:00:20Z"));
+    engine.apply(api.now, Input::Applied(api.seen(&node)));
+    assert!(!engine.leaves_out(&node));
 }
