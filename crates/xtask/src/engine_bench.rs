@@ -5,7 +5,7 @@
 //! on every machine and have budgets.
 
 use std::collections::BTreeMap;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use sluice_engine::input::{Input, Kind, Object, ObjectRef, WriteError};
 use sluice_engine::metrics::{SCRAPE_PAGE, Scrape};
 use sluice_engine::{Accounting, Engine, EngineConfig, State};
 
+use crate::apart;
 use crate::case::stopwatch::Stopwatch;
 
 /// Instructions that callgrind may count in the cycles of a small case.
@@ -126,12 +127,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Measures the worlds of the budgets, prints a table of each, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["engine", &budget.queues.to_string()])
-            .stderr(Stdio::inherit())
-            .output()
-            .context("measure a world")?;
-        let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
+        let figures: Figures =
+            apart::figures(["engine", &budget.queues.to_string()]).with_context(|| format!("engine {name}"))?;
         println!(
             "engine, {name}: {} ClusterQueues, {} objects; {:.0} bytes per object (at most {}), peak {:.0} MiB",
             budget.queues,

@@ -7,7 +7,7 @@
 //! And the search for nodes while nothing about them changes, which costs nothing; and single events of nodes and pods, which touch one node.
 
 use std::collections::BTreeMap;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sluice_engine::{EngineConfig, Kind, ObjectRef};
 
+use crate::apart;
 use crate::beds::Bed;
 use crate::case::stopwatch;
 
@@ -128,12 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Measures the worlds of the budgets, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
-        let output = Command::new(std::env::current_exe()?)
-            .args(budget.arguments())
-            .stderr(Stdio::inherit())
-            .output()
-            .context("measure a world")?;
-        let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
+        let figures: Figures = apart::figures(budget.arguments()).with_context(|| format!("hotswap {name}"))?;
         println!(
             "hotswap, {name}: {} pools fail, {} JobSets moved; decided after {:.1} ms CPU{} (goal {DECIDED_GOAL_MS} ms), {:.1} ms of it in cycles with {} looks, the rest for {} evictions and what they bring, longest of {} cycles {:.1} ms{} (goal {} ms), {} steps ({}), {} allocations ({:?}), {} steps in all ({}), {} looks in all ({:?}), {} domains counted",
             budget.failing,

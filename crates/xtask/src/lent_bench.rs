@@ -8,7 +8,7 @@
 //! Each world is measured in a process of its own (`xtask lent JOBS RACKS`). CPU time is reported; counts and allocations have budgets.
 
 use std::collections::BTreeMap;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -18,6 +18,7 @@ use sluice_api::conversion::topology::decode;
 use sluice_api::v1beta2::PodSetTopologyRequest;
 use sluice_engine::{EngineConfig, Kind, ObjectRef, Purpose};
 
+use crate::apart;
 use crate::case::stopwatch;
 use crate::model::Cluster;
 use crate::model::build::job;
@@ -104,13 +105,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Measures the worlds of the budgets, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["lent", &budget.jobs.to_string(), &budget.racks.to_string()])
-            .stderr(Stdio::inherit())
-            .output()
-            .context("measure a world")?;
-        ensure!(output.status.success(), "{name}: {}", output.status);
-        let figures: Figures = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
+        let [jobs, racks] = [budget.jobs, budget.racks].map(|count| count.to_string());
+        let figures: Figures =
+            apart::figures(["lent", &jobs, &racks]).with_context(|| format!("lent {name}"))?;
         let counts = [
             ("cycles", figures.cycles, budget.cycles),
             ("evictions", figures.evictions, budget.evictions),

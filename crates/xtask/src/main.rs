@@ -1,5 +1,6 @@
 //! Development commands: generated files, drift checks, cases, benchmarks, the demo.
 
+mod apart;
 mod beds;
 mod bench;
 mod case;

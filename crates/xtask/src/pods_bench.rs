@@ -4,7 +4,7 @@
 //! quarter of the pods shows whether something visits all pods for each event.
 
 use std::collections::BTreeMap;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use sluice_api::job::JobKind;
 use sluice_engine::EngineConfig;
 
+use crate::apart;
 use crate::case::stopwatch::Stopwatch;
 use crate::model::Cluster;
 use crate::model::build::job;
@@ -113,14 +114,8 @@ pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> 
         "pods, and step", "CPU", "allocations", "writes", "jobs", "Workloads"
     );
     for (name, budget) in budgets {
-        let output = Command::new(std::env::current_exe()?)
-            .args(budget.kind.arguments(budget.pods))
-            .stderr(Stdio::inherit())
-            .output()
-            .context("measure a world")?;
-        ensure!(output.status.success(), "{name}: {}", output.status);
         let steps: BTreeMap<String, Step> =
-            serde_json::from_slice(&output.stdout).context("the figures of a world")?;
+            apart::figures(budget.kind.arguments(budget.pods)).with_context(|| format!("pods {name}"))?;
         for (step, cost) in &steps {
             let most =
                 budget.step.get(step).with_context(|| format!("pods {name}: a budget of the step {step}"))?;

@@ -5,13 +5,13 @@
 //! (docs/reference/06-algorithm.md 6.4 "Flush"), and the next one takes its place. Such an event touches the heads of that tree, so the table has the
 //! time per head, too. Times are CPU time.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sluice_core::{Outcome, Scheduler, Time};
 
+use crate::apart;
 use crate::case::format::Case;
 use crate::case::plan::{self, CLOCK_EPOCH, PlannedQueue, PlannedWorkload};
 use crate::case::stopwatch::Stopwatch;
@@ -78,12 +78,7 @@ pub fn table() -> anyhow::Result<()> {
         "peak RSS"
     );
     for size in 1..=SIZES.len() {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["scale", &size.to_string()])
-            .stderr(Stdio::inherit())
-            .output()
-            .context("measure a world")?;
-        let row: Row = serde_json::from_slice(&output.stdout).context("the figures of a world")?;
+        let row: Row = apart::figures(["scale", &size.to_string()])?;
         println!(
             "{:>7} {:>9} {:>9} | {:>6.1} / {:>8.1} µs | {:>8.1} {:>8.0} / {:>8.0} µs {:>8.2} µs | {:>12.0} {:>5.0} MiB",
             row.queues,
