@@ -1,5 +1,7 @@
 //! Queues by the lines of a journal: their quota, and when they were stopped.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::json;
 use sluice_api::journal::{LocalQueueLine, QuotaLine};
@@ -53,10 +55,12 @@ impl Reading {
         // The first known spec of a queue also counts for the time before, since its creation.
         let made = line.created.map_or(0, |created| record.millis(created));
         let at = if before.is_some() { record.millis(line.at) } else { made.max(0) };
-        // A later queue of this name is not a change of this one.
-        let was = before.filter(|before| !before.deleted && at > 0);
-        let (was_stopped, other_quota) =
-            (was.map(|was| was.stopped), was.is_some_and(|was| was.nominal != nominal));
+        let was = before.filter(|_| at > 0);
+        // A later queue of this name has a quota of its own.
+        let other_quota = was.is_some_and(|was| !was.deleted && was.nominal != nominal);
+        // One that is created was not stopped before.
+        let is_created = line.at > record.start && line.before.as_ref().is_some_and(BTreeMap::is_empty);
+        let was_stopped = was.map(|was| was.stopped).or(is_created.then_some(false));
         let cohort = cohort.or_else(|| before.filter(|_| deleted)?.cohort.clone());
         let mut changes = Vec::new();
         if deleted && was.is_some() {
@@ -228,5 +232,22 @@ mod tests {
         // The first line about it says what it was.
         let first = day(vec![line(300, &deleted)]);
         assert_eq!(first, (vec![(0, Some(300))], vec!["300 delete ClusterQueue cq".to_owned()]));
+    }
+
+    #[test]
+    fn a_cluster_queue_that_is_created_stopped_is_in_the_timeline() {
+        let cpu = json!({"spot": {"cpu": "4"}});
+        let created = time(300).to_string();
+        let held = json!({
+            "clusterQueue": "cq", "nominal": cpu, "before": {}, "created": created, "stopPolicy": HOLD,
+        });
+        let stops = vec![(300, None)];
+        let stopped = format!("300 patch ClusterQueue cq: {}", patch(StopPolicy::Hold));
+        assert_eq!(day(vec![line(300, &held)]), (stops.clone(), vec![stopped.clone()]));
+        // The same of one that is created after another of its name.
+        let first = line(0, &json!({"clusterQueue": "cq", "nominal": cpu}));
+        let deleted = json!({"clusterQueue": "cq", "nominal": {}, "before": cpu, "deleted": true});
+        let timeline = vec!["200 delete ClusterQueue cq".to_owned(), stopped];
+        assert_eq!(day(vec![first, line(200, &deleted), line(300, &held)]), (stops, timeline));
     }
 }
