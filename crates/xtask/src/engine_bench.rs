@@ -127,8 +127,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Measures the worlds of the budgets, prints a table of each, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
-        let figures: Figures =
-            apart::figures(["engine", &budget.queues.to_string()]).with_context(|| format!("engine {name}"))?;
+        let figures: Figures = apart::figures(["engine", &budget.queues.to_string()])
+            .with_context(|| format!("engine {name}"))?;
         println!(
             "engine, {name}: {} ClusterQueues, {} objects; {:.0} bytes per object (at most {}), peak {:.0} MiB",
             budget.queues,

@@ -129,7 +129,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Measures the worlds of the budgets, and notes exceeded budgets.
 pub fn table(budgets: &BTreeMap<String, Budget>, failures: &mut Vec<String>) -> anyhow::Result<()> {
     for (name, budget) in budgets {
-        let figures: Figures = apart::figures(budget.arguments()).with_context(|| format!("hotswap {name}"))?;
+        let figures: Figures =
+            apart::figures(budget.arguments()).with_context(|| format!("hotswap {name}"))?;
         println!(
             "hotswap, {name}: {} pools fail, {} JobSets moved; decided after {:.1} ms CPU{} (goal {DECIDED_GOAL_MS} ms), {:.1} ms of it in cycles with {} looks, the rest for {} evictions and what they bring, longest of {} cycles {:.1} ms{} (goal {} ms), {} steps ({}), {} allocations ({:?}), {} steps in all ({}), {} looks in all ({:?}), {} domains counted",
             budget.failing,
