@@ -1,5 +1,5 @@
 //! Objects that made the engine panic: they are left out until they change, and nothing is done for them. One exception: a job that is managed,
-//! and runs without being admitted, is suspended. That needs nothing but its view.
+//! and runs without being admitted or beyond the quota of the job above it, is suspended, or made again. That needs nothing but its view.
 
 pub(crate) mod state;
 
@@ -21,6 +21,16 @@ use crate::lifecycle::unadmitted::named;
 use crate::outbox::{About, Open, normal, warning};
 use crate::retry::Retry;
 use crate::world::{JobKey, job_key};
+
+/// How a job that is left out runs, if it does.
+enum Runs {
+    /// On quota, or it needs none.
+    OnQuota,
+    /// It is managed, and was not admitted, or was evicted.
+    Unadmitted,
+    /// The job above it is admitted with fewer pods, or elsewhere.
+    BeyondQuota,
+}
 
 impl Engine {
     /// Whether an object is left out, because it made an earlier engine panic and has not changed since.
@@ -107,7 +117,8 @@ impl Engine {
         self.dirty.jobs.extend(concerned.map(|job| JobKey::of(&job.view.job)));
     }
 
-    /// Stops a job that is left out, and runs although it is managed and not admitted. Nothing else is done for it.
+    /// Stops a job that is left out, and runs although it is managed and not admitted, or beyond the quota of the job above it; or has it made
+    /// again. Nothing else is done for it.
     pub(crate) fn hold_aside(&mut self, key: &JobKey) {
         if self.aside.is_empty() {
             return;
@@ -122,11 +133,16 @@ impl Engine {
         }
         let view = Arc::clone(&job.view);
         // What made the engine panic may do so here, too. Nothing is changed by looking.
-        let runs = catch_unwind(AssertUnwindSafe(|| self.runs_aside_unadmitted(&view))).unwrap_or(false);
-        if !runs {
-            return;
-        }
-        let why = "Set aside, and not admitted";
+        let runs = catch_unwind(AssertUnwindSafe(|| self.runs_aside(&view))).unwrap_or(Runs::OnQuota);
+        let why = match runs {
+            Runs::OnQuota => return,
+            Runs::Unadmitted => "Set aside, and not admitted",
+            Runs::BeyondQuota if self.is_of_one_pod_set(&view) => {
+                self.replace_exceeding(key, &view);
+                return;
+            }
+            Runs::BeyondQuota => "Set aside, and not covered by the quota of the job above it",
+        };
         let about = About::new(&object, &view.job.uid, key.kind.integration().reporter);
         let then = vec![
             normal(about, "Stopped", why),
@@ -139,11 +155,11 @@ impl Engine {
         }
     }
 
-    /// Whether a job that is left out runs although it is managed, and is not admitted or was evicted.
-    fn runs_aside_unadmitted(&self, view: &JobView) -> bool {
+    /// On what a job that is left out runs.
+    fn runs_aside(&self, view: &JobView) -> Runs {
         // One that is being stopped is suspended already. This write would end its stop, and its templates would not be restored.
         if view.suspended || view.stopping || view.finished.is_some() || view.ending {
-            return false;
+            return Runs::OnQuota;
         }
         // Workloads in other namespaces only claim to be its own.
         let is_its_own =
@@ -155,16 +171,20 @@ impl Engine {
                 is(status, Type::Admitted) && !is_over
             })
         };
-        match self.standing(view) {
+        let is_unadmitted = match self.standing(view) {
             Standing::Own => !is_admitted(),
             Standing::Unverified(_) | Standing::TooDeep => self.manages_itself(view) && !is_admitted(),
+            Standing::Part { .. } if view.deleting || self.cleans_up(view) => false,
             Standing::Part { of, claimed, .. } => {
-                let may_run =
-                    self.is_admitted_above(&view.job.namespace, &of, claimed) || self.cleans_up(view);
-                !may_run && !view.deleting
+                let admitted = self.is_admitted_above(&view.job.namespace, &of, claimed);
+                if admitted && (self.exceeds_its_job(view, &of) || self.waits_for(view).is_some()) {
+                    return Runs::BeyondQuota;
+                }
+                !admitted
             }
             Standing::Unmanaged => false,
-        }
+        };
+        if is_unadmitted { Runs::Unadmitted } else { Runs::OnQuota }
     }
 
     /// Takes the answer of a write that stops a job that is left out; returns whether it is one.

@@ -236,13 +236,18 @@ impl Engine {
         true
     }
 
+    /// Whether a job plays one pod set of the job above it: that job's controller resumes such a part, and makes it again if it is deleted.
+    pub(crate) fn is_of_one_pod_set(&self, view: &JobView) -> bool {
+        let above = self.parent(view).and_then(|above| above.kind.parts_of(view.job.kind));
+        above.is_some_and(|parts| parts.names.is_of_one())
+    }
+
     /// Deletes a part of one pod set that runs with more than that: its controller makes it again as it should be, and would resume a part that is
     /// merely suspended. If that does not help, it is deleted with a growing delay; returns whether it is deleted now.
     pub(crate) fn replace_exceeding(&mut self, key: &JobKey, view: &JobView) -> bool {
         let now = self.now;
         let Some(above) = self.parent(view).cloned() else { return false };
-        let is_of_one = above.kind.parts_of(key.kind).is_some_and(|parts| parts.names.is_of_one());
-        if !is_of_one || view.deleting || view.finished.is_some() {
+        if !self.is_of_one_pod_set(view) || view.deleting || view.finished.is_some() {
             return false;
         }
         let Some(entry) = self.world.jobs.get_mut(&above) else { return false };

@@ -312,6 +312,22 @@ impl Engine {
         admitted && !is_queued_otherwise && self.gone_since(&Name::from(ancestor)).is_none()
     }
 
+    /// Whether a part has more pods than the job that controls it has quota for, or runs elsewhere: that job's controller did not make it so.
+    pub(crate) fn exceeds_its_job(&self, view: &JobView, ancestor: &str) -> bool {
+        let Some(parent) = self.parent(view).and_then(|key| self.world.jobs.get(key)) else { return false };
+        let parent = &parent.view;
+        parent.is_exceeded_by(view, self.is_elastic(parent))
+            || self.exceeds_admitted(parent, view)
+            || parent.exceeded_by_wrapped(view).is_some()
+            || self.part_off_its_flavors(parent, view, ancestor)
+    }
+
+    /// The part of the same job on whose quota a part has to wait.
+    pub(crate) fn waits_for(&self, view: &JobView) -> Option<Name> {
+        let parent = self.parent(view).and_then(|key| self.world.jobs.get(key))?;
+        self.runs_before(&parent.view, view)
+    }
+
     /// Keeps the part of a managed job suspended until that job's workload is admitted. It has no Workload of its own.
     pub(super) fn hold_child(&mut self, key: &JobKey, view: &Arc<JobView>, ancestor: &str, claimed: bool) {
         let admitted = self.is_admitted_above(&key.namespace, ancestor, claimed);
@@ -319,17 +335,8 @@ impl Engine {
         if view.slim && (admitted || view.suspended) {
             return self.read_job(key);
         }
-        let parent = self.parent(view).and_then(|key| self.world.jobs.get(key));
         let cleans_up = self.cleans_up(view);
-        // A job with more pods than the job above has quota for, or elsewhere, was not made by its controller.
-        let exceeds = |parent: &JobView| {
-            parent.is_exceeded_by(view, self.is_elastic(parent))
-                || self.exceeds_admitted(parent, view)
-                || parent.exceeded_by_wrapped(view).is_some()
-                || self.part_off_its_flavors(parent, view, ancestor)
-        };
-        let exceeds = parent.is_some_and(|parent| exceeds(&parent.view));
-        let waits_for = parent.and_then(|parent| self.runs_before(&parent.view, view));
+        let (exceeds, waits_for) = (self.exceeds_its_job(view, ancestor), self.waits_for(view));
         if admitted && exceeds && !view.suspended && self.replace_exceeding(key, view) {
             return;
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
-use sluice_api::job::{ControllerRef, JobFinished, JobKind, JobView};
+use sluice_api::job::{JobFinished, JobKind, JobView};
 use sluice_engine::{Engine, EngineConfig, Input, Kind, ObjectRef, Purpose, WriteError};
 
 use crate::kinds::{restart_with, suspended_by_field};
-use crate::model::build::job;
+use crate::model::build::{job, made_by};
 use crate::model::{Api, Cluster, KINDS};
 use crate::unadmitted::{ADMITTED, cluster, halts, running, set, workload};
 
@@ -98,32 +98,53 @@ fn a_stop_of_a_job_that_is_set_aside_is_tried_again_until_it_succeeds() {
     assert_eq!(c.notes("FailedUpdate").len(), 1);
 }
 
-/// A JobSet in that queue, and below it a job of that name that runs and is set aside.
-fn below_jobset(queue: &str, name: &str) -> Cluster {
+/// A job of that kind and queue, with quota for one pod, and below it a part that runs and is set aside.
+fn below(kind: JobKind, queue: &str, mut part: JobView) -> Cluster {
     let mut c = cluster();
     c.api.local_queue("team-a", "default", "cq");
-    restart_with(&mut c, JobKind::JOB_SET);
+    restart_with(&mut c, kind);
+    let name = part.job.name.to_string();
     let mut above = job("team-a", "set", queue, 1, "1");
-    above.job.kind = JobKind::JOB_SET;
+    above.job.kind = kind;
+    above.part_names = vec![name.clone()];
     c.api.add_job(above);
     c.settle();
-    let uid = c.api.job("set").view.job.uid.to_string();
-    let mut part = job("team-a", name, "", 1, "1");
-    part.controller = Some(ControllerRef {
-        api_version: JobKind::JOB_SET.api_version().to_owned(),
-        kind: JobKind::JOB_SET.kind().to_owned(),
-        name: "set".to_owned(),
-        uid,
-    });
+    part.controller = Some(made_by(&c.api.job("set").view));
     running(&mut c, part);
-    set_aside(&mut c, name);
+    set_aside(&mut c, &name);
     c
+}
+
+/// A JobSet in that queue, and below it a job of that name that runs and is set aside.
+fn below_jobset(queue: &str, name: &str) -> Cluster {
+    below(JobKind::JOB_SET, queue, job("team-a", name, "", 1, "1"))
+}
+
+/// How often it was deleted, to be made again.
+fn replaced(c: &Cluster, name: &str) -> usize {
+    let deletes =
+        |(object, purpose): &&(ObjectRef, Purpose)| *object.name == *name && *purpose == Purpose::ReplacePart;
+    c.writes.iter().filter(deletes).count()
 }
 
 #[test]
 fn a_part_that_is_set_aside_runs_on_the_workload_of_the_job_above_it() {
-    assert_eq!(halts(&below_jobset("lq", "set-main-0"), "set-main-0"), 0);
+    let c = below_jobset("lq", "set-main-0");
+    assert_eq!((halts(&c, "set-main-0"), replaced(&c, "set-main-0")), (0, 0));
     assert_eq!(halts(&below_jobset("missing", "set-main-0"), "set-main-0"), 1);
+}
+
+#[test]
+fn a_part_that_is_set_aside_does_not_run_with_more_pods_than_the_job_above_it_has_quota_for() {
+    for (pods, stops) in [(1, 0), (2, 1)] {
+        let mut part = job("team-a", "ray", "", pods, "1");
+        part.job.kind = JobKind::RAY_CLUSTER;
+        let c = below(JobKind::RAY_JOB, "lq", part);
+        assert_eq!((halts(&c, "ray"), replaced(&c, "ray")), (stops, 0), "{pods} pods");
+    }
+    // The JobSet's controller would resume it.
+    let c = below(JobKind::JOB_SET, "lq", job("team-a", "set-main-0", "", 2, "1"));
+    assert_eq!((halts(&c, "set-main-0"), replaced(&c, "set-main-0")), (0, 1));
 }
 
 /// Without its owner it would have been queued.
@@ -186,9 +207,7 @@ fn an_object_of_any_kind_that_is_set_aside_and_changes_is_looked_at_again() {
 fn a_heartbeat_of_a_node_that_is_set_aside_is_no_change() {
     let mut api = Api::at(Timestamp::UNIX_EPOCH);
     let node = api.put(Kind::Node, json!({"metadata": {"name": "n"}, "spec": {}}));
-    let says = |status: &str, at: &str| {
-        json!({"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": at}]})
-    };
+    let says = |status: &str, at: &str| json!({"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": at}]});
     api.edit_status(&node, |now| *now = says("True", "2026-01-01T00:00:00Z"));
     let mut engine = leaving_out(&api, &node);
     api.edit_status(&node, |now| *now = says("True", "2026-01-01T00:00:10Z"));
