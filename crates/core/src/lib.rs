@@ -123,9 +123,9 @@ pub use capacity_search::{
 };
 pub use config::{AdmissionFairSharing, Config, FairSharing, FairStrategy, Gates};
 pub use hotswap::{
-    CapacityFacts, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorCapacity, FlavorChoice,
-    FlavorNodes, HotswapDecisions, HotswapFacts, NotMoved, PodOnNode, SearchResults, SearchSteps,
-    capacity_of_flavors,
+    CapacityFacts, CapacitySums, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorCapacity,
+    FlavorChoice, FlavorNodes, HotswapDecisions, HotswapFacts, NotMoved, PodOnNode, SearchResults,
+    SearchSteps, capacity_of_flavors,
 };
 pub use reason::{
     Detail, LoopKind, PREEMPTION_HELD_BACK, PodSetRefusal, PodSetRequests, PreemptionPossibility, Reason,

@@ -92,7 +92,7 @@ impl Engine {
         }
         *waits_for = None;
         if open.job.is_none() && open.object.kind == Kind::Workload {
-            self.world.workloads.get_mut(&workload_key(&open.object))?.assumed = None;
+            self.world.assume_nothing(&workload_key(&open.object));
         }
         self.retry_of(open)
     }

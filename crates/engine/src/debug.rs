@@ -71,6 +71,7 @@ impl Engine {
         }
         differences.extend(self.audit_topology());
         differences.extend(self.audit_nodes_to_avoid());
+        differences.extend(self.audit_capacity());
         if differences.is_empty() { Ok(()) } else { Err(differences) }
     }
 

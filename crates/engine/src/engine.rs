@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_core::{Name, Scheduler, WorkloadKey};
 
+pub(crate) use crate::alarm::Alarm;
 use crate::config::EngineConfig;
 use crate::effect::Effect;
 use crate::ingest;
@@ -26,23 +27,6 @@ pub(crate) enum NextCycle {
     Follows,
     /// From this time on, when more of the changes that caused it may have come.
     Gathers(Timestamp),
-}
-
-/// What a timer wakes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Alarm {
-    /// Look at a Workload.
-    Workload(WorkloadKey),
-    /// Look at a job.
-    Job(JobKey),
-    /// Look at the status of a queue, cohort, flavor or check.
-    Object(ObjectRef),
-    /// Look at nodes.
-    Hotswap,
-    /// Look at the pods of a Workload with a topology assignment.
-    Place(WorkloadKey),
-    /// The next reason for waiting may be written.
-    Reasons,
 }
 
 /// What needs a look, in a fixed order.
@@ -410,6 +394,8 @@ impl Engine {
             Alarm::Object(object) => self.dirty.mark(object),
             Alarm::Reasons => self.next_turn(),
             Alarm::Hotswap => self.hotswap_stale(),
+            // The cycle that it wakes sets them.
+            Alarm::Capacity => {}
             Alarm::Place(key) => {
                 self.dirty.placed.insert(key);
             }

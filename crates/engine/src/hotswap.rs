@@ -3,7 +3,7 @@
 //! It acts for the flavors in [`scope`]. The [`health`] of their nodes decides their [`capacity`], which admissions need besides quota. A JobSet
 //! whose nodes fail is [`displaced`]: it is evicted and admitted again if the healthy nodes have room for it, or would have after preemption of lower
 //! priority, which the core decides ([`sluice_core::DisplacedSearch`]). The [`brake`] holds when most nodes look bad, and nothing is decided before all
-//! nodes and pods were seen.
+//! nodes and pods were seen. Between two looks at everything, pods that come and go are added to the [`kept_capacity`].
 //!
 //! It keeps no state that matters for long: everything follows from Nodes, Pods, and the conditions and `unhealthyNodes` of Workloads. Only the node
 //! that a pod left is kept until the next look, which writes it there.
@@ -19,6 +19,7 @@ pub(crate) mod facts;
 pub(crate) mod free_capacity;
 pub(crate) mod group_index;
 pub(crate) mod health;
+pub(crate) mod kept_capacity;
 pub(crate) mod matching;
 pub(crate) mod moves;
 pub(crate) mod needs;
@@ -232,6 +233,9 @@ impl Engine {
     pub(crate) fn hotswap(&mut self) -> bool {
         if !self.decides() {
             return false;
+        }
+        if !self.hotswap.stale {
+            self.set_changed_capacity();
         }
         if !self.hotswap.stale {
             return self.go_on_moving();

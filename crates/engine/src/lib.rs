@@ -11,6 +11,7 @@
 #![warn(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod account;
+mod alarm;
 mod answers;
 mod aside;
 pub mod attempt;

@@ -1,5 +1,6 @@
 //! The objects as they were seen last, and the indexes over them.
 
+mod claims;
 mod few;
 pub(crate) mod kept;
 pub(crate) mod nodes;
@@ -232,6 +233,8 @@ pub(crate) struct World {
     no_limits: LimitSummary,
     /// [`WorkloadEntry::asks`] may be out of date.
     pub asks_are_stale: bool,
+    /// Whether all pods count as the quota of the same Workloads as at the last look at the nodes.
+    pub claims_are_as_seen: bool,
 }
 
 /// The prebuilt Workload that a job names.
@@ -292,6 +295,7 @@ impl World {
         let owner = owners::job_uid(&object).map(|uid| Name::from(&*uid));
         let controller = owners::controller_position(&object);
         let queue = Self::queue_of(key, &object);
+        self.claims_are_as_seen = self.claims_stay_with(key, &object, owner.as_ref());
         if let Some(entry) = self.workloads.get_mut(key) {
             let old_owner = std::mem::replace(&mut entry.owner, owner.clone());
             let old_queue = Self::queue_of(key, &entry.object);
@@ -341,6 +345,7 @@ impl World {
 
     /// Takes a Workload out.
     pub fn take_workload(&mut self, key: &WorkloadKey) -> Option<WorkloadEntry> {
+        self.claims_are_as_seen = self.claims_stay_without(key);
         let entry = self.workloads.remove(key)?;
         if let Some(owner) = &entry.owner {
             Few::unindex(&mut self.by_owner, owner, key);
@@ -354,6 +359,7 @@ impl World {
     pub fn put_job(&mut self, view: Arc<JobView>) {
         let key = JobKey::of(&view.job);
         let before = self.jobs.get(&key).map(|entry| Arc::clone(&entry.view));
+        self.claims_are_as_seen = self.claims_stay_with_job(before.as_deref(), Some(&view));
         if let Some(old) = self.take_job_indexes(&key)
             && old != view.job.uid
         {
@@ -414,6 +420,7 @@ impl World {
 
     /// Takes a job out.
     pub fn take_job(&mut self, key: &JobKey) -> Option<JobEntry> {
+        self.claims_are_as_seen = self.claims_stay_with_job(Some(&self.jobs.get(key)?.view), None);
         self.take_job_indexes(key)?;
         let entry = self.jobs.remove(key)?;
         self.watch_job(Some(&entry.view), None);

@@ -64,11 +64,33 @@ pub struct FlavorNodes<'a> {
     pub groups: Vec<&'a NodeGroups<'a>>,
 }
 
+/// What the nodes of a flavor have for managed work, by limited resource: cpu in milli-CPU, everything else in whole units. It is exact, and below
+/// zero where pods that hold no quota take more than the nodes that count have, so that pods can come and go without a new sum over all nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CapacitySums(Vec<(Name, i128)>);
+
+impl CapacitySums {
+    /// Adds to what there is of a resource: what a pod gives back, or, below zero, what it takes. Returns whether the resource is limited.
+    pub fn add(&mut self, resource: &str, amount: i128) -> bool {
+        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(resource));
+        if let Ok(at) = at {
+            self.0[at].1 += amount;
+        }
+        at.is_ok()
+    }
+
+    /// The limit of each resource, in the order of names: at least zero.
+    pub fn limits(&self) -> Vec<(Name, Amount)> {
+        let amount = |sum: i128| Amount(i64::try_from(sum.max(0)).unwrap_or(i64::MAX));
+        self.0.iter().map(|(resource, sum)| (Name::clone(resource), amount(*sum))).collect()
+    }
+}
+
 /// What the nodes of a flavor have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlavorCapacity {
-    /// For each resource: cpu in milli-CPU, everything else in whole units.
-    pub limits: Vec<(Name, Amount)>,
+    /// For each resource.
+    pub sums: CapacitySums,
     /// The numbers of the workloads whose pods are on nodes that do not count: as long as they hold quota, their usage is added to the limits.
     pub elsewhere: Vec<usize>,
 }
@@ -141,9 +163,8 @@ impl<'a> Sum<'a> {
     }
 
     fn into_capacity(self) -> FlavorCapacity {
-        let amount = |sum: i128| Amount(i64::try_from(sum.max(0)).unwrap_or(i64::MAX));
-        let limits = self.sums.into_iter().map(|(resource, sum)| (Name::clone(resource), amount(sum)));
-        FlavorCapacity { limits: limits.collect(), elsewhere: self.elsewhere }
+        let sums = self.sums.into_iter().map(|(resource, sum)| (Name::clone(resource), sum));
+        FlavorCapacity { sums: CapacitySums(sums.collect()), elsewhere: self.elsewhere }
     }
 }
 
@@ -220,4 +241,22 @@ pub fn capacity_of_flavors(facts: &impl CapacityFacts, flavors: &[FlavorNodes<'_
         }
     }
     sums.into_iter().map(Sum::into_capacity).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_below_zero_is_kept_until_enough_is_given_back() {
+        let mut sums = CapacitySums(vec![("cpu".into(), 4_000), ("gpu".into(), 2)]);
+        let gpu = |sums: &CapacitySums| sums.limits()[1].1;
+        assert!(sums.add("gpu", -5));
+        assert_eq!(gpu(&sums), Amount::ZERO);
+        assert!(sums.add("gpu", 2));
+        assert_eq!(gpu(&sums), Amount::ZERO);
+        assert!(sums.add("gpu", 3));
+        assert_eq!(sums.limits(), [(Name::from("cpu"), Amount(4_000)), (Name::from("gpu"), Amount(2))]);
+        assert!(!sums.add("memory", 1), "no node has any");
+    }
 }

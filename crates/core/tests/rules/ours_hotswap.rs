@@ -305,7 +305,7 @@ fn ours_hotswap_counts_healthy_nodes_without_pods_that_hold_no_quota() {
     let capacity = |seen: &Seen, groups: &[&NodeGroups<'static>]| {
         let flavor = FlavorNodes { own: Rc::new([0, 1, 2]), resources: &resources, groups: groups.to_vec() };
         let one = capacity_of_flavors(seen, &[flavor]).remove(0);
-        (one.limits[0].1.get(), one.elsewhere)
+        (one.sums.limits()[0].1.get(), one.elsewhere)
     };
     assert_eq!(capacity(&seen, &[]), (4 + 4 - 1 - 3 + 2, vec![0]), "what runs elsewhere is added");
     seen.moves = true;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sluice_api::conditions::{self, WorkloadCondition as Type};
 use sluice_api::job::JobView;
 use sluice_core::{
-    Amount, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorNodes, FreeCapacity,
+    CapacitySums, DisplacedOutcome, DisplacedSearch, DisplacedWorkload, FlavorNodes, FreeCapacity,
     HotswapDecisions, Name, NodeGroups, NotMoved, SearchSteps, WorkloadKey, capacity_of_flavors,
 };
 
@@ -38,8 +38,8 @@ pub(crate) enum Action {
 /// The result of one evaluation of the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Evaluation {
-    /// By flavor: the limits.
-    capacity: BTreeMap<Name, Vec<(Name, Amount)>>,
+    /// By flavor: what follows for the limits.
+    capacity: BTreeMap<Name, CapacitySums>,
     /// What the core decided about the displaced Workloads.
     decisions: HotswapDecisions,
     actions: Vec<Action>,
@@ -76,22 +76,22 @@ impl Engine {
             self.hotswap.nodes_to_avoid = NodesToAvoid::default().into();
             self.hotswap.outdated = None;
             self.hotswap.left.clear();
+            self.hotswap.capacity = None;
             self.close_departing(BTreeSet::new());
             return;
         }
         self.forget_stale_asks();
         self.world.watch_less();
         let mut evaluation = self.evaluate(&scope);
+        self.world.claims_are_as_seen = true;
         self.work.hotswap_workloads += evaluation.visited;
         self.work.hotswap_rooms += u64::from(evaluation.needs_room);
         self.hotswap.needs_room = evaluation.needs_room;
         self.hotswap.selected_by = evaluation.selected_by.take();
-        if !self.listed.contains(&Kind::Pod) || !self.listed.contains(&Kind::Node) {
+        let all_listed = self.listed.contains(&Kind::Pod) && self.listed.contains(&Kind::Node);
+        if !all_listed {
             // Not everything was seen yet: no Workload is admitted to these nodes, and none is evicted.
             evaluation.actions.clear();
-            for (_, limit) in evaluation.capacity.values_mut().flatten() {
-                *limit = Amount::ZERO;
-            }
         }
         if let Some(at) = evaluation.wake {
             self.wake_at(at, Alarm::Hotswap);
@@ -114,11 +114,7 @@ impl Engine {
                 self.request_cycle();
             }
         }
-        for (flavor, limits) in &evaluation.capacity {
-            if self.scheduler.set_capacity(flavor, limits) {
-                self.request_cycle();
-            }
-        }
+        self.set_capacity(evaluation.capacity, all_listed);
         self.hotswap.flavors = scope.flavors;
         let decisions = evaluation.decisions;
         if self.scheduler.set_displaced(&decisions.displaced) {
@@ -145,9 +141,7 @@ impl Engine {
 
     fn evaluate(&self, scope: &Scope) -> Evaluation {
         let snapshot = Snapshot::of(self, self.now);
-        let jobsets = snapshot.workloads.iter().filter_map(|one| Some((one.key, one.entry, one.jobset?)));
-        let mut users = self.exclusive_users(jobsets);
-        users.extend(self.users_to_come());
+        let users = self.users_seen(&snapshot);
         let labels = self.exclusive_labels(scope, &users);
         let groups = self.groups(&labels, &snapshot);
         let announced = &self.config.hotswap.maintenance_time_label;
@@ -237,25 +231,14 @@ impl Engine {
                 moves[at] = true;
             }
         }
-        let known = scope
-            .flavors
-            .iter()
-            .filter_map(|(flavor, resources)| Some((flavor, resources, self.world.flavors.get(flavor)?)));
-        let (mut names, mut flavors) = (Vec::new(), Vec::new());
-        for (flavor, resources, object) in known {
-            let labels = labels.get(flavor);
-            let taken = |of: &&NodeGroups<'_>| labels.is_some_and(|labels| labels.contains(&of.label));
-            let groups: Vec<_> = groups.iter().filter(taken).collect();
-            // What runs on the rest of a broken group adds to the limit as long as it runs there.
-            evaluation.degraded |= groups.iter().any(|of| of.all.iter().any(|group| !group.whole));
-            let own = snapshot.of_flavor(flavor, &object.spec.node_labels);
-            names.push(flavor);
-            flavors.push(FlavorNodes { own, resources, groups });
-        }
+        let (names, flavors) = self.flavor_nodes(scope, snapshot, labels, groups);
+        // What runs on the rest of a broken group adds to the limit as long as it runs there.
+        let mut taken = flavors.iter().flat_map(|flavor| &flavor.groups).flat_map(|of| &of.all);
+        evaluation.degraded |= taken.any(|group| !group.whole);
         let seen = SeenCapacity { snapshot, flavors: &names, moves: &moves };
         let capacities = capacity_of_flavors(&seen, &flavors);
         for ((flavor, nodes), capacity) in names.iter().zip(&flavors).zip(capacities) {
-            evaluation.capacity.insert(Name::clone(flavor), capacity.limits);
+            evaluation.capacity.insert(Name::clone(flavor), capacity.sums);
             let elsewhere = capacity.elsewhere.into_iter().map(|at| snapshot.workloads[at].key.clone());
             evaluation.concerned.extend(elsewhere);
             for seen in nodes.own.iter().map(|node| &snapshot.nodes[*node]) {
@@ -268,6 +251,30 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// The flavors in scope that exist, with their nodes and with those of these groups that their jobs take as wholes by these labels.
+    pub(super) fn flavor_nodes<'s>(
+        &self,
+        scope: &'s Scope,
+        snapshot: &Snapshot<'_>,
+        labels: &BTreeMap<Name, BTreeSet<String>>,
+        groups: &'s [NodeGroups<'s>],
+    ) -> (Vec<&'s Name>, Vec<FlavorNodes<'s>>) {
+        let known = scope
+            .flavors
+            .iter()
+            .filter_map(|(flavor, resources)| Some((flavor, resources, self.world.flavors.get(flavor)?)));
+        let (mut names, mut flavors) = (Vec::new(), Vec::new());
+        for (flavor, resources, object) in known {
+            let labels = labels.get(flavor);
+            let taken = |of: &&NodeGroups<'_>| labels.is_some_and(|labels| labels.contains(&of.label));
+            let groups: Vec<_> = groups.iter().filter(taken).collect();
+            let own = snapshot.of_flavor(flavor, &object.spec.node_labels);
+            names.push(flavor);
+            flavors.push(FlavorNodes { own, resources, groups });
+        }
+        (names, flavors)
     }
 
     /// Takes the room of the Workloads whose pods do not exist yet: it is promised to them.
@@ -296,6 +303,14 @@ impl Engine {
     ) -> Vec<NodeGroups<'a>> {
         let labels: BTreeSet<&String> = labels.values().flatten().collect();
         labels.into_iter().map(|label| groups_by(label, snapshot, &self.config.hotswap)).collect()
+    }
+
+    /// The ClusterQueues with JobSets that run or wait and take whole groups of nodes, and the labels that make those.
+    pub(super) fn users_seen(&self, snapshot: &Snapshot<'_>) -> BTreeSet<(Name, String)> {
+        let jobsets = snapshot.workloads.iter().filter_map(|one| Some((one.key, one.entry, one.jobset?)));
+        let mut users = self.exclusive_users(jobsets);
+        users.extend(self.users_to_come());
+        users
     }
 
     /// Of these Workloads, the ClusterQueues with JobSets that take whole groups of nodes, and the labels that make those.

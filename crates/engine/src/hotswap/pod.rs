@@ -68,6 +68,24 @@ impl Pod {
     }
 }
 
+#[cfg(test)]
+impl Pod {
+    /// A pod of a job, by its UID, on a node.
+    pub(crate) fn bound(node: &str, controller: &str) -> Self {
+        Self {
+            node: Name::from(node),
+            uid: Name::from("uid"),
+            leaving: false,
+            former: false,
+            controller: Some(Name::from(controller)),
+            jobset: None,
+            before_node: None,
+            created: None,
+            requests: Vec::new(),
+        }
+    }
+}
+
 /// What one pod of a template uses of a node, without what counts for quotas only.
 pub(crate) fn takes(
     template: &slim::PodTemplate,

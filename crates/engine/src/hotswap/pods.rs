@@ -9,6 +9,7 @@ use sluice_api::{labels, slim};
 use sluice_core::{Name, WorkloadKey};
 
 use super::health::{self, Health};
+use super::kept_capacity::Share;
 use super::matching::has_labels;
 use super::pod::{Pod, PodKey, takes};
 use super::snapshot::{holds, holds_of, leaves, reserved_since};
@@ -74,12 +75,11 @@ impl Engine {
             if let Some(until) = self.node_expected_until(&entry) {
                 self.wake_at(until, Alarm::Hotswap);
             }
-            let unseen = came || self.makes_no_difference(&key, true);
+            let before = if came { Some(Vec::new()) } else { self.shares_of(&key, true) };
             self.world.put_pod(key.clone(), entry);
             self.count_pod(&key);
-            if !(unseen && self.makes_no_difference(&key, false)) {
-                self.hotswap_pods_changed();
-            }
+            let after = before.as_ref().and_then(|_| self.shares_of(&key, false));
+            self.hotswap_pod_changed(before.zip(after));
         }
     }
 
@@ -123,6 +123,7 @@ impl Engine {
                 .is_some_and(|pod| before(pod) && self.workloads_of_pod(key, pod).any(|of| of == workload))
         };
         let old: BTreeSet<PodKey> = self.pods_of(workload).filter(|key| own(key)).cloned().collect();
+        self.world.claims_are_as_seen &= old.is_empty();
         for key in old {
             if let Some(pod) = self.world.pods.get_mut(&key) {
                 pod.former = true;
@@ -161,45 +162,60 @@ impl Engine {
         }
     }
 
-    /// Whether a look would find the same without this pod, which came or, if it `goes`, is about to go: it is counted as quota, its Workload lacks
-    /// nothing, and no Workload needs room, so that it makes no difference what the pod takes of its node. While other pods of its Workload leave
-    /// nodes, or are on nodes that are not healthy, it matters whether all of them are there.
-    fn makes_no_difference(&self, key: &PodKey, goes: bool) -> bool {
+    /// What a pod, which came or, if it `goes`, is about to go, takes of the capacity of flavors, beside what is counted as quota of its Workload. None
+    /// if a look may find other differences, too: its node is not healthy or in a group that is not whole, its Workload lacks something, or a Workload
+    /// needs room, so that it makes a difference what the pod takes of its node. While other pods of its Workload leave nodes, or are on nodes that are
+    /// not healthy, it matters whether all of them are there.
+    fn shares_of(&self, key: &PodKey, goes: bool) -> Option<Vec<Share>> {
         let state = &self.hotswap;
         if state.flavors.is_empty() {
-            return true;
+            return Some(Vec::new());
         }
         if state.evaluated_at.is_none() || state.needs_room {
-            return false;
+            return None;
         }
-        self.counted_as_quota_of(key).is_some_and(|(of, entry)| {
-            let lacks = state.concerned.contains(of)
-                || state.left.get(of).is_some_and(|nodes| !nodes.is_empty())
-                || !entry.status().unhealthy_nodes.is_empty();
-            !(lacks || goes && state.unsettled.contains(of))
-        })
-    }
-
-    /// The Workload whose quota a pod is counted as, if that leaves the limits of all flavors as they are and the pod is where it may stay: what it
-    /// takes of a healthy node, in groups that are whole, is counted as quota of each flavor in scope that the node is of.
-    fn counted_as_quota_of(&self, key: &PodKey) -> Option<(&WorkloadKey, &WorkloadEntry)> {
-        let pod = self.world.pods.get(key).filter(|pod| !pod.leaving)?;
+        let pod = self.world.pods.get(key)?;
         let node = self.world.nodes.get(&pod.node)?;
         if health::of(node, self.now, &self.config.hotswap) != Health::Healthy || self.is_in_part(node) {
             return None;
         }
-        let mut all = self.workloads_of_pod(key, pod).filter_map(|of| self.world.workloads.get_key_value(of));
-        let (of, entry) = all.find(|(_, entry)| holds(entry) && !pod.is_of_former_run(entry))?;
+        let holder = self.holder_of(key, pod);
+        if holder.is_some_and(|(of, entry)| pod.leaving || self.lacks_pods(of, entry, goes)) {
+            return None;
+        }
         let has = |flavor: &Name| {
             let object = self.world.flavors.get(flavor);
             object.is_some_and(|object| has_labels(node, &object.spec.node_labels))
         };
-        let mut of_node = self.hotswap.flavors.iter().filter(|(flavor, _)| has(flavor));
-        let is_held = of_node.all(|(flavor, counted)| {
-            let mut asked = pod.requests.iter().filter(|(resource, _)| counted.contains(resource));
-            asked.all(|(resource, _)| holds_of(entry, flavor, resource))
-        });
-        is_held.then_some((of, entry))
+        let mut shares = Vec::new();
+        for (flavor, counted) in state.flavors.iter().filter(|(flavor, _)| has(flavor)) {
+            let is_beside = |resource: &Name| {
+                let is_held = holder.is_some_and(|(_, entry)| holds_of(entry, flavor, resource));
+                counted.contains(resource) && !is_held
+            };
+            let beside = pod.requests.iter().filter(|(resource, _)| is_beside(resource));
+            shares.extend(beside.map(|(resource, amount)| Share {
+                flavor: Name::clone(flavor),
+                resource: Name::clone(resource),
+                amount: i128::from(amount.get()),
+            }));
+        }
+        Some(shares)
+    }
+
+    /// The Workload as whose quota a pod is counted.
+    fn holder_of(&self, key: &PodKey, pod: &Pod) -> Option<(&WorkloadKey, &WorkloadEntry)> {
+        let mut all = self.workloads_of_pod(key, pod).filter_map(|of| self.world.workloads.get_key_value(of));
+        all.find(|(_, entry)| holds(entry) && !pod.is_of_former_run(entry))
+    }
+
+    /// Whether a Workload was found to lack pods or nodes, or may lack some if one of its pods `goes`.
+    fn lacks_pods(&self, key: &WorkloadKey, entry: &WorkloadEntry, goes: bool) -> bool {
+        let state = &self.hotswap;
+        state.concerned.contains(key)
+            || state.left.get(key).is_some_and(|nodes| !nodes.is_empty())
+            || !entry.status().unhealthy_nodes.is_empty()
+            || goes && state.unsettled.contains(key)
     }
 
     /// Whether a node may be in a group that is not whole.
@@ -222,12 +238,10 @@ impl Engine {
 
     fn drop_pod(&mut self, key: &PodKey) {
         if self.world.pods.contains_key(key) {
-            let unseen = self.makes_no_difference(key, true);
+            let before = self.shares_of(key, true);
             self.world.take_pod(key);
             self.count_pod(key);
-            if !unseen {
-                self.hotswap_pods_changed();
-            }
+            self.hotswap_pod_changed(before.map(|before| (before, Vec::new())));
         }
     }
 

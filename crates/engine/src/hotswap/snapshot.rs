@@ -206,7 +206,7 @@ pub(crate) fn takes_the_same(before: &slim::Workload, after: &slim::Workload) ->
 }
 
 /// Since when quota is reserved.
-pub(super) fn reserved_since(status: &WorkloadStatus) -> Option<Timestamp> {
+pub(crate) fn reserved_since(status: &WorkloadStatus) -> Option<Timestamp> {
     conditions::true_since(&status.conditions, Type::QuotaReserved.as_str())
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use sluice_core::{Name, NotMoved, SearchResults, WorkloadKey};
+use sluice_core::{CapacitySums, Name, NotMoved, SearchResults, WorkloadKey};
 
 use super::group_index::GroupIndex;
 use super::planned::Planned;
@@ -49,6 +49,12 @@ pub(crate) struct HotswapState {
     pub(super) selected_by: Option<BTreeSet<String>>,
     /// The flavors in scope at the last look, with the resources that queues have quota of.
     pub(super) flavors: BTreeMap<Name, BTreeSet<Name>>,
+    /// By flavor: the sums of the last look, with the pods that have come and gone since. None if pods that do may change more than that.
+    pub(super) capacity: Option<BTreeMap<Name, CapacitySums>>,
+    /// The flavors whose limits are still to follow those sums.
+    pub(super) changed_capacity: BTreeSet<Name>,
+    /// When limits were last set for pods alone.
+    pub(super) limited_at: Option<Timestamp>,
     /// What was known about nodes at the last look, or at a start after nodes, flavors or queues have changed since.
     pub(super) nodes_to_avoid: OnceLock<NodesToAvoid>,
     /// The same before some nodes have changed, until a start asks for it.

@@ -30,6 +30,12 @@ impl PodIndex {
         self.in_jobset.extend(jobset.map(|name| (Arc::clone(name), key.clone())));
     }
 
+    /// Whether pods are there that an object with this UID controls, in any namespace.
+    pub(super) fn has_controller(&self, uid: &Name) -> bool {
+        let first = (Name::clone(uid), (Name::default(), Name::default()));
+        self.controlled.range(first..).next().is_some_and(|(known, _)| known == uid)
+    }
+
     pub(super) fn take(&mut self, key: &PodKey, pod: &Pod) {
         if let Some(on) = self.on.get_mut(&pod.node) {
             if let Ok(at) = on.binary_search(key) {

@@ -41,6 +41,7 @@ impl World {
 
     /// A write of a Workload's status begins: decisions are made on that from now on.
     pub(crate) fn assume(&mut self, key: &WorkloadKey, write: EffectId, next: WorkloadStatus) {
+        self.claims_are_as_seen = self.claims_stay_if(key, &next);
         let Some(entry) = self.workloads.get_mut(key) else { return };
         entry.open = Some(write);
         entry.assumed = Some(Box::new(next));

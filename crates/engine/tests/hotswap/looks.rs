@@ -181,7 +181,8 @@ fn events_among(pools: usize) -> [u64; 2] {
     };
     // This one is looked at.
     let before = looks(&bed);
-    bed.bind("first", None, "p001-1", 1);
+    let other = bed.nodes_of(&["p002"]).remove(0);
+    bed.c.api.edit(&other, &json!({"spec": {"unschedulable": true}}));
     bed.c.settle();
     assert_eq!(looks(&bed), before + 1);
     let before = looks(&bed);

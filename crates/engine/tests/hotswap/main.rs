@@ -11,6 +11,7 @@ mod cohort;
 mod configured;
 mod drain;
 mod flavors;
+mod kept_capacity;
 mod long;
 mod looks;
 mod maintenance;

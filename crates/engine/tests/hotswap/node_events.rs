@@ -106,9 +106,7 @@ fn costs(pools: usize) -> Vec<(&'static str, [u64; 4])> {
 }
 
 /// What may be something that all nodes, pods and Workloads are looked at for.
-const IS_LOOKED_AT: [&str; 6] = [
-    "a pod of another kind",
-    "its end",
+const IS_LOOKED_AT: [&str; 4] = [
     "a free node that is not ready",
     "the same that is ready again",
     "a free node that is cordoned",
@@ -183,7 +181,8 @@ fn pods_that_come_and_go_as_their_quota_says_cause_no_look_while_another_node_is
     };
     assert_eq!(looks(&busy, Some("j1")), [0, 0]);
     assert_eq!(looks(&cordoned, Some("j1")), [1, 1], "it is where it may not stay");
-    assert_eq!(looks(&busy, None), [1, 1], "the limit of the flavor is another");
+    assert_eq!(looks(&busy, None), [0, 0], "the limit of the flavor is another, and nothing else");
+    assert_eq!(looks(&cordoned, None), [1, 1]);
 }
 
 #[test]
