@@ -235,6 +235,7 @@ impl Engine {
             return false;
         }
         if !self.hotswap.stale {
+            // It may find that a look is due.
             self.set_changed_capacity();
         }
         if !self.hotswap.stale {
