@@ -308,7 +308,9 @@ impl Traffic {
         // After the others: what waits for a slot looks at them then.
         self.0.begun.send_replace(now.begun);
         let busy = now.in_flight.saturating_sub(now.hanging) + now.ready().iter().sum::<usize>();
-        self.0.busy.send_if_modified(|known| std::mem::replace(known, busy) != busy);
+        // It changes with each write. While there is no room for an event, none that waits for room has to look.
+        let has_room = busy < self.limit();
+        self.0.busy.send_if_modified(|known| std::mem::replace(known, busy) != busy && has_room);
     }
 
     /// Waits until an event may be sent beside `others`: when no write waits for its turn, or after a moment, so that events are sent at all.
@@ -383,6 +385,24 @@ mod tests {
         let mut next = writes.pop().unwrap();
         assert!(next.turn().now_or_never().is_some(), "the turn of one that is over");
         assert_eq!((traffic.in_turn(), *traffic.pausing().borrow()), (0, 0));
+    }
+
+    #[test]
+    fn an_event_that_waits_is_woken_only_once_there_is_room() {
+        let traffic = Traffic::default();
+        let set = |in_flight| traffic.set(&Numbers { in_flight, ..Numbers::default() });
+        set(9);
+        let mut looks = traffic.0.busy.subscribe();
+        for in_flight in [12, 8] {
+            set(in_flight);
+            assert!(!looks.has_changed().unwrap(), "8 may be in flight: {in_flight}");
+        }
+        assert_eq!(*looks.borrow(), 8, "what comes later sees it");
+        set(7);
+        assert!(looks.has_changed().unwrap());
+        looks.mark_unchanged();
+        set(7);
+        assert!(!looks.has_changed().unwrap(), "nothing changed");
     }
 
     #[tokio::test]
