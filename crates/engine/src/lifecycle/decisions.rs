@@ -342,24 +342,24 @@ impl Engine {
             entry.reason_mut().pending_message = Some(pending_message);
             return;
         }
-        let message = self.message_of(key, why);
         let entry = &self.world.workloads[key];
         let granular = self.config.on(Gate::UnadmittedWorkloadsObservability);
         let reason = if granular { why.reason.as_str() } else { why.reason.legacy() };
-        let known = conditions::find(&entry.object.status.conditions, Type::QuotaReserved.as_str())
-            .filter(|known| known.status == "False");
-        let news = known.map_or(News::Reason, |known| news(known, why, granular, &message));
-        let same_words =
-            known.is_some_and(|known| known.reason == reason && same_words(&known.message, &message));
-        // Its message about the old Workload is not true any more.
         let object = &entry.object;
-        let is_outdated = known.is_some_and(|known| known.observed_generation != object.metadata.generation)
-            || !transition::says_requests(&object.status, &why.requests);
-        let not_before = match news {
-            _ if is_outdated => None,
-            News::Figures => return self.reported(key),
-            News::Others => self.next_of_others(key),
-            News::Reason => None,
+        // A message about the old Workload is not true any more.
+        let known = entry.written_reason().filter(|known| {
+            known.observed_generation == object.metadata.generation
+                && transition::says_requests(&object.status, &why.requests)
+        });
+        // A head is looked at again with each end in its cohort tree: the message is made once something depends on it.
+        let mut message = None;
+        let not_before = match known {
+            None => None,
+            Some(known) => match news(known, why, granular, message.insert(self.message_of(key, why))) {
+                News::Figures => return self.reported(key),
+                News::Others => self.next_of_others(key),
+                News::Reason => None,
+            },
         };
         if self.hold_back(key, not_before) {
             if let Some(entry) = self.world.workloads.get_mut(key) {
@@ -371,7 +371,11 @@ impl Engine {
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.reason_mut().message_at = Some(now);
         }
+        let message = message.unwrap_or_else(|| self.message_of(key, why));
         let entry = &self.world.workloads[key];
+        let known = entry.written_reason();
+        let same_words =
+            known.is_some_and(|known| known.reason == reason && same_words(&known.message, &message));
         let mut next = entry.object.status.clone();
         if !transition::pend(&mut next, why.reason, &message, &why.requests, self.at(&entry.object)) {
             return self.reported(key);

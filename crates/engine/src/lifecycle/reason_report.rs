@@ -1,9 +1,18 @@
 //! What a Workload keeps of the reports why it waits.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use sluice_api::conditions::{self, WorkloadCondition as Type};
+
 use crate::unreported::{PendingMessage, ReasonReport};
 use crate::world::WorkloadEntry;
 
 impl WorkloadEntry {
+    /// The condition in its status that says why it waits, if there is one.
+    pub(crate) fn written_reason(&self) -> Option<&Condition> {
+        conditions::find(&self.object.status.conditions, Type::QuotaReserved.as_str())
+            .filter(|known| known.status == "False")
+    }
+
     /// What is known of the reports why it waits, to be changed.
     pub(crate) fn reason_mut(&mut self) -> &mut ReasonReport {
         self.reason.get_or_insert_default()
