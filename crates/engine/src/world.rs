@@ -294,29 +294,34 @@ impl World {
         }
         let owner = owners::job_uid(&object).map(|uid| Name::from(&*uid));
         let controller = owners::controller_position(&object);
-        let queue = Self::queue_of(key, &object);
         self.claims_are_as_seen = self.claims_stay_with(key, &object, owner.as_ref());
         if let Some(entry) = self.workloads.get_mut(key) {
-            let old_owner = std::mem::replace(&mut entry.owner, owner.clone());
-            let old_queue = Self::queue_of(key, &entry.object);
+            if entry.object.spec.queue_name != object.spec.queue_name {
+                unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
+                index(&mut self.by_queue, Self::queue_of(key, &object), key.clone());
+            }
+            if entry.owner != owner {
+                if let Some(old) = std::mem::replace(&mut entry.owner, owner.clone()) {
+                    Few::unindex(&mut self.by_owner, &old, key);
+                }
+                if let Some(owner) = owner {
+                    Few::index(&mut self.by_owner, owner, key.clone());
+                }
+            }
             if !topology::same_assignments(&entry.object, &object) {
                 (entry.nodes, entry.wrong_nodes) = topology::assignments(&object);
             }
             (entry.object, entry.controller) = (object, controller);
             entry.asks = OnceLock::new();
-            if old_owner != owner
-                && let Some(old) = old_owner
-            {
-                Few::unindex(&mut self.by_owner, &old, key);
-            }
-            if old_queue != queue {
-                unindex(&mut self.by_queue, &old_queue, key);
-            }
         } else {
+            index(&mut self.by_queue, Self::queue_of(key, &object), key.clone());
+            if let Some(owner) = &owner {
+                Few::index(&mut self.by_owner, Name::clone(owner), key.clone());
+            }
             let (nodes, wrong_nodes) = topology::assignments(&object);
             let entry = WorkloadEntry {
                 object,
-                owner: owner.clone(),
+                owner,
                 controller,
                 asks: OnceLock::new(),
                 nodes,
@@ -336,10 +341,6 @@ impl World {
             };
             self.workloads.insert(key.clone(), entry);
         }
-        if let Some(owner) = owner {
-            Few::index(&mut self.by_owner, owner, key.clone());
-        }
-        index(&mut self.by_queue, queue, key.clone());
         self.watch(key);
     }
 

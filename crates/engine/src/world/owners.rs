@@ -52,3 +52,29 @@ pub(super) fn job_uid(object: &slim::Workload) -> Option<Cow<'_, str>> {
     }
     object.metadata.labels.as_ref()?.get(labels::JOB_UID).map(|uid| of_group(object, None, uid))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sluice_core::WorkloadKey;
+
+    use super::super::World;
+    use super::*;
+
+    #[test]
+    fn a_workload_is_found_by_the_queue_and_the_job_that_its_latest_version_names() {
+        let (mut world, key) = (World::default(), WorkloadKey::new("ns", "w"));
+        for (queue, job) in [("a", "1"), ("a", "1"), ("b", "1"), ("b", "2"), ("a", "1")] {
+            let object = json!({
+                "metadata": {"name": "w", "namespace": "ns", "uid": "u", "labels": {(labels::JOB_UID): job}},
+                "spec": {"queueName": queue, "podSets": []},
+            });
+            world.put_workload(&key, serde_json::from_value(object).unwrap());
+            let queues: Vec<_> = world.by_queue.keys().map(|(_, name)| &**name).collect();
+            let jobs: Vec<_> = world.by_owner.keys().map(|uid| &**uid).collect();
+            assert_eq!((queues, jobs), (vec![queue], vec![job]));
+        }
+        world.take_workload(&key);
+        assert!(world.by_queue.is_empty() && world.by_owner.is_empty());
+    }
+}
