@@ -110,6 +110,12 @@ impl Scheduler {
         Some((&self.world.queues[queue.at()].name, placement == Placement::Active))
     }
 
+    /// Whether a workload waits for quota, also while its queue is missing or stopped, and its requests were valid when it was last put in.
+    pub fn waits_validly(&self, key: &WorkloadKey) -> bool {
+        let waiting = self.world.workloads.find(key).and_then(|id| self.world.workloads.get(id).waiting());
+        waiting.is_some_and(|waiting| waiting.invalid.is_none())
+    }
+
     /// The position of a workload, if it waits in this ClusterQueue, or in any if none is given.
     pub fn standing(&self, key: &WorkloadKey, cluster_queue: Option<&str>) -> Option<Standing> {
         let (queue, id, placement) = self.placement_of(self.world.workloads.find(key)?)?;

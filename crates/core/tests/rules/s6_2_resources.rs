@@ -1,7 +1,7 @@
 //! 6.2 Integer model of resources, and the admissibility checks.
 
 use crate::world::{World, cq, job, n, pairs, q};
-use sluice_core::{Amount, Reason, Selector, WorkloadState};
+use sluice_core::{Amount, Reason, Selector, WorkloadKey, WorkloadState};
 
 #[test]
 fn s6_2_01_the_total_request_is_per_pod_times_count() {
@@ -123,6 +123,8 @@ fn s6_2_09_a_workload_that_fails_validation_is_misconfigured_with_the_message() 
     let mut w = World::new();
     w.cq(cq("a").quota(q(2)));
     w.submit(job("j", "a").gpu(1));
+    let key = WorkloadKey::new("ns", "j");
+    assert!(w.core.waits_validly(&key));
     w.state(
         "j",
         WorkloadState::Pending {
@@ -133,6 +135,7 @@ fn s6_2_09_a_workload_that_fails_validation_is_misconfigured_with_the_message() 
             invalid: Some(message.to_owned()),
         },
     );
+    assert!(!w.core.waits_validly(&key));
     assert_eq!(w.cycle(), [format!("j Misconfigured: {message}")]);
     assert_eq!(w.why("j").reason, Reason::Misconfigured);
     assert_eq!(w.why("j").reason.legacy(), "Inadmissible");

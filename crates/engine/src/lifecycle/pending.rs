@@ -237,9 +237,10 @@ impl Engine {
         ]
     }
 
-    /// What keeps a waiting Workload from being considered: the first problem in the reference's order.
-    pub(crate) fn trouble(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
-        self.trouble_but_for(key, false)
+    /// What keeps a waiting Workload from being considered: the first problem in the reference's order. The core has it as it is now: what its pods
+    /// request is not measured again.
+    fn trouble(&self, key: &WorkloadKey) -> Option<(Reason, String)> {
+        self.trouble_but_for(key, self.scheduler.waits_validly(key))
     }
 
     /// The same, without checking the requests of its pods if these are known to be valid.
