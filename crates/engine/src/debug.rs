@@ -47,6 +47,7 @@ impl Engine {
             }
         };
         compare("workloads by owner", fresh.by_owner == self.world.by_owner);
+        compare("slices by the first one", fresh.slices == self.world.slices);
         compare("workloads by queue", fresh.by_queue == self.world.by_queue);
         compare("LocalQueues by ClusterQueue", fresh.by_cluster_queue == self.world.by_cluster_queue);
         for job in self.world.pod_jobs.values() {

@@ -13,6 +13,8 @@ use crate::ingest;
 use crate::ingest::workload::is;
 use crate::input::{Input, Kind, ObjectRef, WaitingWrites};
 use crate::outbox::Outbox;
+use crate::topology::marks::Marks;
+use crate::work::Work;
 use crate::world::{JobKey, World, workload_ref};
 
 /// How long an unanswered write that reserves quota counts as one that will soon be sent.
@@ -39,7 +41,7 @@ pub(crate) struct Dirty {
     /// Queues, cohorts, flavors, topologies and checks: looked at once at the end of a cycle.
     pub statuses: BTreeSet<ObjectRef>,
     /// Workloads whose pods get places in the topology, by the first slice: looked at once in a cycle.
-    pub placed: BTreeSet<WorkloadKey>,
+    pub placed: Marks,
 }
 
 impl Dirty {
@@ -56,41 +58,6 @@ impl Dirty {
     fn is_urgent(&self) -> bool {
         !(self.workloads.is_empty() && self.jobs.is_empty() && self.others.is_empty())
     }
-}
-
-/// Counters of the work done since the engine was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Statuses of queues, cohorts and checks that were worked out.
-    pub statuses: u64,
-    /// Workloads that were looked at.
-    pub workloads: u64,
-    /// Jobs that were looked at.
-    pub jobs: u64,
-    /// Nodes of cohort trees that were computed again.
-    pub rebuilt_nodes: u64,
-    /// Flavor assignments.
-    pub evaluations: u64,
-    /// Searches for the nodes of placements.
-    pub placement_searches: u64,
-    /// Lowest domains of topologies that were counted for those.
-    pub counted_domains: u64,
-    /// Domains that were put in order of their capacity for those.
-    pub ordered_domains: u64,
-    /// ClusterQueues that were notified of free capacity in one of their flavors.
-    pub freed_queues: u64,
-    /// Bound pods for which it was determined whether they count as usage of their node.
-    pub counted_pods: u64,
-    /// Steps of looks for displaced work: nodes and Workloads; several that are only passed over or compared count as one.
-    pub hotswap_steps: u64,
-    /// Looks at all nodes and displaced work.
-    pub hotswap_looks: u64,
-    /// Workloads that these looks visited.
-    pub hotswap_workloads: u64,
-    /// Looks that needed what is free on all nodes.
-    pub hotswap_rooms: u64,
-    /// Passes over all nodes to see whether most of a flavor look bad, so that no slice gets lent ones.
-    pub brakes: u64,
 }
 
 /// What is known of the status writes of one queue, cohort, flavor or check.
@@ -330,7 +297,7 @@ impl Engine {
 
     /// Whether another cycle may decide something now.
     pub fn has_work(&self) -> bool {
-        self.may_schedule() || (self.decides() && self.hotswap_resumes())
+        self.may_schedule() || (self.decides() && (self.hotswap_resumes() || self.places_more()))
     }
 
     fn may_schedule(&self) -> bool {

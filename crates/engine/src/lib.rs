@@ -64,6 +64,7 @@ mod unreported;
 mod unstoppable;
 mod version;
 mod wanted;
+mod work;
 mod world;
 
 pub use account::{Account, Accounting, PodSetFits, Stage, WhyNotMoved};
@@ -75,7 +76,7 @@ pub use effect::{
     Effect, EffectId, EndPods, Event, EventType, LeftPods, Level, LogLine, Observation, PodStep, PodsOf,
     Purpose, Write, WriteRequest,
 };
-pub use engine::{Engine, Work};
+pub use engine::Engine;
 pub use input::{Input, Kind, Object, ObjectRef, WaitingWrites, WriteError};
 pub use json_text::JsonText;
 pub use lifecycle::ancestor::Whole;
@@ -86,6 +87,7 @@ pub use positions::{Moves, WaitingWorkload};
 pub use provisioning::template::TemplateSource;
 pub use sluice_core::{LargestFit, Name, WorkloadKey};
 pub use state::State;
+pub use work::Work;
 
 /// The reporter of what the scheduler decides (docs/reference/03-conditions-events.md 3.6).
 pub const REPORTER_ADMISSION: &str = "kueue-admission";

@@ -11,7 +11,7 @@
 //! are added to their node selector.
 //!
 //! * [`ungater_plan`]: assigns pods to domains.
-//! * [`ungater_index`]: the pods, by their events; [`ungater_pods`]: the Workloads whose pods need a look.
+//! * [`ungater_index`]: the pods, by their events; [`ungater_pods`]: the Workloads whose pods need a look, by their [`marks`].
 //! * [`ungater_names`]: their texts, each kept once.
 //! * [`ungater_domains`]: the domains of a pod set, from its Workload.
 //! * [`ungater`]: the writes for the pods of a Workload.
@@ -19,6 +19,7 @@
 
 pub(crate) mod assigned;
 mod health;
+pub(crate) mod marks;
 mod moved_slices;
 mod nodes;
 mod seating;

@@ -8,6 +8,7 @@ mod owners;
 mod pod_index;
 mod pods;
 mod present;
+mod slice_index;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,6 +219,8 @@ pub(crate) struct World {
     pub pod_homes: BTreeMap<PodKey, JobKey>,
     /// Workloads by the UID of the job that they belong to.
     pub by_owner: IndexMap<Name, Few<WorkloadKey>>,
+    /// Slices by the first slice that they name.
+    pub slices: slice_index::SliceIndex,
     /// Workloads by their LocalQueue.
     pub by_queue: BTreeMap<(Name, Name), BTreeSet<WorkloadKey>>,
     /// LocalQueues by the ClusterQueue that they point to.
@@ -295,6 +298,7 @@ impl World {
         let owner = owners::job_uid(&object).map(|uid| Name::from(&*uid));
         let controller = owners::controller_position(&object);
         self.claims_are_as_seen = self.claims_stay_with(key, &object, owner.as_ref());
+        self.slices.update(key, self.workloads.get(key).map(|known| &known.object), Some(&object));
         if let Some(entry) = self.workloads.get_mut(key) {
             if entry.object.spec.queue_name != object.spec.queue_name {
                 unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
@@ -352,6 +356,7 @@ impl World {
             Few::unindex(&mut self.by_owner, owner, key);
         }
         unindex(&mut self.by_queue, &Self::queue_of(key, &entry.object), key);
+        self.slices.update(key, Some(&entry.object), None);
         self.watch(key);
         Some(entry)
     }

@@ -74,6 +74,8 @@ fn cost(engine: &mut Engine, inputs: Vec<Input>) -> Work {
         ordered_domains: after.ordered_domains - before.ordered_domains,
         freed_queues: after.freed_queues - before.freed_queues,
         counted_pods: after.counted_pods - before.counted_pods,
+        followed_workloads: after.followed_workloads - before.followed_workloads,
+        asked_hosts: after.asked_hosts - before.asked_hosts,
     }
 }
 

@@ -246,8 +246,7 @@ impl Engine {
         let place = self.world.job_pods.get(pod).and_then(|known| known.place.as_ref());
         let Some(named) = place.map(|place| Arc::clone(&place.workload)) else { return };
         let first = WorkloadKey::new(Arc::clone(&pod.0), named);
-        let pods = self.world.placed.get(&first);
-        if let Some(workload) = pods.and_then(|pods| self.placed_workload(&first, pods)) {
+        if let Some(workload) = self.placed_workload(&first) {
             self.evict_refused(&workload, why);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! One write for each pod removes the gate and adds the labels of the domain to the node selector, valid for the version that was seen. Until its
 //! answer, or a newer version of the pod, shows the outcome, the pod counts in that domain, and gets no other write. The pods of one Workload are
-//! looked at together, at most once a cycle, and those of a large Workload once a second.
+//! looked at together, at most once a cycle, and those of a large Workload once a second. If many are marked, several cycles share them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,12 +26,14 @@ use crate::ingest::topology::is_of_pod;
 use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
 use crate::job_pod::{JobPod, Place, Stage};
-use crate::lifecycle::slices::first_slice;
 use crate::metrics::RemovedGate;
 use crate::world::WorkloadEntry;
 
 /// How many pods of a Workload are ungated at a time: the highest number of unanswered writes.
 const AT_ONCE: usize = 2_000;
+
+/// How many Workloads, and pods of them that wait, a cycle looks at: the pods of the last Workload may be more.
+const IN_A_CYCLE: usize = 2_000;
 
 /// How many controllers may be above a pod: an AppWrapper's TrainJob's JobSet's Job has four.
 pub(super) const MOST_CONTROLLERS: usize = 8;
@@ -83,27 +85,48 @@ fn is_settled(entry: &WorkloadEntry) -> bool {
 }
 
 impl Engine {
-    /// Looks at the pods with a topology assignment of every Workload in which something changed.
+    /// Looks at the pods with a topology assignment of the Workloads in which something changed, as many as a cycle looks at.
     pub(crate) fn place_pods(&mut self) {
-        let marked = std::mem::take(&mut self.dirty.placed);
         if !self.decides()
             || !self.listed.contains(&Kind::JobPod)
             || !self.config.on(Gate::TopologyAwareScheduling)
         {
             // All are looked at when that changes.
-            return;
+            return self.dirty.placed.clear();
         }
-        for first in marked {
-            self.place_pods_of(&first);
+        let mut left = IN_A_CYCLE;
+        for _ in 0..self.dirty.placed.len() {
+            let Some(first) = self.dirty.placed.pop() else { return };
+            left = left.saturating_sub(1 + self.place_pods_of(&first));
+            if left == 0 {
+                return;
+            }
         }
     }
 
-    fn place_pods_of(&mut self, first: &WorkloadKey) {
-        let Some(pods) = self.world.placed.get(first) else { return };
-        if let Some(until) = pods.waits(self.now) {
-            return self.wake_at(until, Alarm::Place(first.clone()));
+    /// Whether the next cycle has to look at more of them.
+    pub(crate) fn places_more(&self) -> bool {
+        !self.dirty.placed.is_empty()
+    }
+
+    /// Looks at the pods of one Workload, unless it is too early; says how many of them wait.
+    fn place_pods_of(&mut self, first: &WorkloadKey) -> usize {
+        let now = self.now;
+        let Some(pods) = self.world.placed.get_mut(first) else { return 0 };
+        if let Some(until) = pods.waits(now) {
+            self.wake_at(until, Alarm::Place(first.clone()));
+            return 0;
         }
-        let Some(workload) = self.placed_workload(first, pods) else { return };
+        // Also if they follow no Workload: it takes a pass over them to know that.
+        pods.looked_at = Some(now);
+        let waiting = pods.waiting();
+        self.write_on_pods_of(first);
+        waiting
+    }
+
+    fn write_on_pods_of(&mut self, first: &WorkloadKey) {
+        let Some(workload) = self.placed_workload(first) else { return };
+        let pods = &self.world.placed[first];
         let writes = self.writes_on_placed(&workload, pods);
         let retries = |pod: &JobPod| pod.retry.until().filter(|until| *until > self.now);
         let bound = self.may_move_slices(&workload).then_some(Stage::Bound);
@@ -111,10 +134,6 @@ impl Engine {
         let waiting = self.placed_at(first, pods, stages).filter_map(|(_, pod)| retries(pod)).min();
         if let Some(until) = waiting {
             self.wake_at(until, Alarm::Place(first.clone()));
-        }
-        let now = self.now;
-        if let Some(pods) = self.world.placed.get_mut(first) {
-            pods.looked_at = Some(now);
         }
         let object = &self.world.workloads[&workload].object;
         if is_of_pod(object) && !object.status.unhealthy_nodes.is_empty() {
@@ -143,7 +162,9 @@ impl Engine {
     }
 
     /// The Workload whose assignment the pods follow: of the slices of an elastic job the one that runs.
-    pub(crate) fn placed_workload(&self, first: &WorkloadKey, pods: &PlacedPods) -> Option<WorkloadKey> {
+    pub(crate) fn placed_workload(&mut self, first: &WorkloadKey) -> Option<WorkloadKey> {
+        let pods = self.world.placed.get(first)?;
+        self.work.followed_workloads += 1;
         let is_usable = |key: &WorkloadKey| self.world.workloads.get(key).is_some_and(is_settled);
         if is_usable(first) && !self.replacing(first).iter().any(is_usable) {
             return Some(first.clone());
@@ -152,12 +173,13 @@ impl Engine {
         if !self.placed_at(first, pods, stages).any(|(_, pod)| pod.elastic) {
             return None;
         }
-        let from = WorkloadKey::new(Arc::clone(&first.namespace), "");
-        let here = self.world.workloads.range(from..).take_while(|(key, _)| key.namespace == first.namespace);
-        let slices = here.filter(|(key, entry)| first_slice(&key.name, entry) == *first.name);
-        let slices: Vec<_> = slices.map(|(key, _)| key).filter(|key| is_usable(key)).collect();
+        let mut visited = 0;
+        let named = self.world.slices.of(first).inspect(|_| visited += 1);
+        let slices: Vec<_> = std::iter::once(first).chain(named).filter(|key| is_usable(key)).collect();
         let replaced: BTreeSet<_> = slices.iter().filter_map(|key| self.replaced_by(key)).collect();
-        slices.into_iter().find(|key| !replaced.contains(*key)).cloned()
+        let found = slices.into_iter().find(|key| !replaced.contains(*key)).cloned();
+        self.work.followed_workloads += visited;
+        found
     }
 
     /// The pods that a look goes through, and may write to.

@@ -43,6 +43,11 @@ impl PlacedPods {
             .flat_map(move |of_set| stages.into_iter().filter_map(|stage| of_set.get(&stage)).flatten())
     }
 
+    /// How many wait for a domain, or for a node.
+    pub fn waiting(&self) -> usize {
+        self.all([Stage::Gated, Stage::Unbound]).count()
+    }
+
     /// Until when the pods of a large Workload are not looked at again: every look visits all of them.
     pub fn waits(&self, now: Timestamp) -> Option<Timestamp> {
         let last = self.looked_at.filter(|_| self.len > MANY)?;
