@@ -41,6 +41,22 @@ struct NodeLookup<'a> {
     tolerated: BTreeMap<usize, Tolerated>,
 }
 
+impl<'a> NodeLookup<'a> {
+    fn new(key: &'a WorkloadKey) -> Self {
+        Self { key, with_pods: None, tolerated: BTreeMap::new() }
+    }
+}
+
+/// The failed nodes of a Workload.
+#[derive(Default)]
+struct FailedNodes {
+    hosts: BTreeSet<Name>,
+    /// When the next one will have failed.
+    wake: Option<Timestamp>,
+    /// How many hosts were asked.
+    asked: u64,
+}
+
 /// The taints that the pods of a pod set get along with.
 struct Tolerated {
     /// Tolerations that do not end.
@@ -69,7 +85,7 @@ impl Engine {
         if departing.peek().is_none() {
             return true;
         }
-        let (failed, _) = self.failed_nodes(key);
+        let failed = self.failed_nodes(key).hosts;
         let listed = &self.world.workloads[key].status().unhealthy_nodes;
         let mut departing = departing.map(|node| self.topology.host_of(node).unwrap_or(node));
         departing.all(|host| failed.contains(host) || listed.iter().any(|one| *one.name == **host))
@@ -96,13 +112,27 @@ impl Engine {
         self.dirty.workloads.extend(concerned);
     }
 
-    /// A pod with a node changed or went: while its node is not well, that may have been what its Workload waited for.
-    pub(crate) fn pod_on_node_changed(&mut self, node: &Name) {
-        let well =
-            self.world.nodes.get(node).is_some_and(|node| node.ready == Some(true) && node.taints.is_empty());
-        if !well {
-            self.node_may_fail(node);
+    /// A pod with a node changed or went: while the node is not well for its Workload, that may have been what the Workload waited for. A node with
+    /// taints that the pods tolerate is well.
+    pub(crate) fn pod_on_node_changed(&mut self, home: &WorkloadKey, node: &Name) {
+        let named = self.topology.holding.get(home).into_iter().flatten();
+        let concerned: Vec<_> = named.filter(|key| self.is_ill_for(key, node)).cloned().collect();
+        self.dirty.workloads.extend(concerned);
+    }
+
+    /// Whether a node that is assigned to a Workload is not well for it, so that its pods there decide whether the node has failed.
+    fn is_ill_for(&self, key: &WorkloadKey, name: &Name) -> bool {
+        let host = self.topology.host_of(name).unwrap_or(name);
+        let assigned = self.assigned.on.get(host).is_some_and(|keys| keys.contains(key));
+        if !assigned || !self.world.workloads.contains_key(key) {
+            return false;
         }
+        let node = self.world.nodes.get(name);
+        let mut lookup = NodeLookup::new(key);
+        self.assigned.of.get(key).into_iter().flatten().any(|(set, assignment)| {
+            node.is_none_or(|node| !self.is_well(node, *set, &mut lookup))
+                && hosts(assignment).any(|one| one == host)
+        })
     }
 
     /// Keeps the list of failed nodes in the status, or evicts a Workload that lost several; says whether it wrote.
@@ -111,7 +141,8 @@ impl Engine {
         if !is(status, Type::Admitted) || !self.replaces_nodes(key) || !self.topology.knows_nodes() {
             return false;
         }
-        let (mut new, wake) = self.failed_nodes(key);
+        let FailedNodes { hosts: mut new, wake, asked } = self.failed_nodes(key);
+        self.work.asked_hosts += asked;
         let listed = &status.unhealthy_nodes;
         let mut failed: Vec<&str> = listed.iter().map(|node| node.name.as_str()).collect();
         failed.retain(|node| new.remove(*node));
@@ -152,27 +183,28 @@ impl Engine {
         if !keeps_list || status.unhealthy_nodes.is_empty() {
             return false;
         }
-        let (failed, _) = self.failed_nodes(key);
+        let failed = self.failed_nodes(key).hosts;
         status.unhealthy_nodes.iter().any(|node| !failed.contains(node.name.as_str()))
     }
 
-    /// The failed nodes of a Workload, and when the next one will have failed.
-    fn failed_nodes(&self, key: &WorkloadKey) -> (BTreeSet<Name>, Option<Timestamp>) {
-        let mut failed: BTreeSet<Name> = BTreeSet::new();
-        let mut wake: Option<Timestamp> = None;
-        let mut lookup = NodeLookup { key, with_pods: None, tolerated: BTreeMap::new() };
+    fn failed_nodes(&self, key: &WorkloadKey) -> FailedNodes {
+        let mut failed = FailedNodes::default();
+        let mut lookup = NodeLookup::new(key);
         for (set, assignment) in self.assigned.of.get(key).into_iter().flatten() {
             for host in hosts(assignment) {
+                failed.asked += 1;
                 match self.host_fails(host, *set, &mut lookup) {
                     OnNode::Well => {}
-                    OnNode::Wavers(until) => wake = Some(wake.map_or(until, |at| at.min(until))),
+                    OnNode::Wavers(until) => {
+                        failed.wake = Some(failed.wake.map_or(until, |at| at.min(until)));
+                    }
                     OnNode::Failed => {
-                        failed.insert(Name::clone(host));
+                        failed.hosts.insert(Name::clone(host));
                     }
                 }
             }
         }
-        (failed, wake)
+        failed
     }
 
     /// A hostname fails with all nodes that have it.
@@ -196,6 +228,9 @@ impl Engine {
         lookup: &mut NodeLookup<'a>,
     ) -> OnNode {
         let Some(ready) = node.ready else { return OnNode::Failed };
+        if self.is_well(node, set, lookup) {
+            return OnNode::Well;
+        }
         let by_pods = self.config.on(Gate::TASReplaceNodeOnPodTermination);
         if !ready {
             if by_pods && !self.has_pods_on(name, lookup) {
@@ -207,20 +242,31 @@ impl Engine {
             let over = node.ready_since.and_then(|since| since.checked_add(NOT_READY).ok());
             return over.filter(|over| *over > self.now).map_or(OnNode::Failed, OnNode::Wavers);
         }
-        if node.taints.is_empty() || !self.config.on(Gate::TASReplaceNodeOnNodeTaints) {
-            return OnNode::Well;
-        }
-        let key = lookup.key;
-        let tolerated = lookup.tolerated.entry(set).or_insert_with(|| self.tolerated(key, set));
-        if tolerates(node, &tolerated.lasting, &tolerated.per_pod) {
-            return OnNode::Well;
-        }
         // Pods that tolerate the taint for a while stay; the others are being deleted.
+        let tolerated = self.tolerated_by(set, lookup);
         let for_a_while = tolerates(node, &tolerated.all, &tolerated.per_pod);
         if (by_pods || for_a_while) && self.has_pods_on(name, lookup) {
             return OnNode::Well;
         }
         OnNode::Failed
+    }
+
+    /// Whether a node is well for the pods of a pod set, wherever they are: it is ready, and they tolerate its taints without end.
+    fn is_well(&self, node: &slim::Node, set: usize, lookup: &mut NodeLookup<'_>) -> bool {
+        if node.ready != Some(true) {
+            return false;
+        }
+        if node.taints.is_empty() || !self.config.on(Gate::TASReplaceNodeOnNodeTaints) {
+            return true;
+        }
+        let tolerated = self.tolerated_by(set, lookup);
+        tolerates(node, &tolerated.lasting, &tolerated.per_pod)
+    }
+
+    /// The taints that the pods of a pod set get along with, as they were found before.
+    fn tolerated_by<'b>(&self, set: usize, lookup: &'b mut NodeLookup<'_>) -> &'b Tolerated {
+        let key = lookup.key;
+        lookup.tolerated.entry(set).or_insert_with(|| self.tolerated(key, set))
     }
 
     /// The taints that the pods of a pod set get along with: by its template, its RuntimeClass, its flavors and what checks add.

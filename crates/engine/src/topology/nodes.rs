@@ -34,6 +34,13 @@ fn health(node: &slim::Node) -> NodeHealth<'_> {
     (node.metadata.uid.as_deref(), deleted, node.unschedulable, node.ready, node.ready_since)
 }
 
+/// The name with which a pod with a node refers to its Workload, and the node.
+fn home_and_node(namespace: &Name, pod: &JobPod) -> Option<(WorkloadKey, Name)> {
+    let place = pod.place.as_ref()?;
+    let node = place.node.clone()?;
+    Some((WorkloadKey::new(Name::clone(namespace), Name::clone(&place.workload)), node))
+}
+
 impl Engine {
     /// Whether pods get nodes.
     pub(crate) fn places_pods(&self) -> bool {
@@ -240,17 +247,17 @@ impl Engine {
     /// A pod that may be placed came or changed.
     pub(crate) fn placed_pod_changed(&mut self, key: &PodKey) {
         self.count_pod(key);
-        let place = self.world.job_pods.get(key).and_then(|pod| pod.place.as_ref());
-        if let Some(node) = place.and_then(|place| place.node.clone()) {
-            self.pod_on_node_changed(&node);
+        let pod = self.world.job_pods.get(key);
+        if let Some((home, node)) = pod.and_then(|pod| home_and_node(&key.0, pod)) {
+            self.pod_on_node_changed(&home, &node);
         }
     }
 
     /// A pod that may have been placed is gone.
     pub(crate) fn placed_pod_gone(&mut self, key: &PodKey, pod: &JobPod) {
         self.count_pod(key);
-        if let Some(node) = pod.place.as_ref().and_then(|place| place.node.clone()) {
-            self.pod_on_node_changed(&node);
+        if let Some((home, node)) = home_and_node(&key.0, pod) {
+            self.pod_on_node_changed(&home, &node);
         }
     }
 
