@@ -1,7 +1,7 @@
 //! What one event of a node or a pod costs where thousands of nodes have a topology and Hotswap acts: it touches that node alone.
 //!
-//! Lowest domains that are counted, domains that are put in order, queues that are notified, pods that are read and passes over everything have budgets;
-//! the CPU time in which the engine takes the event in is reported.
+//! Lowest domains that are counted, domains that are put in order, queues that are notified, pods that are read, hosts of which it is asked whether they
+//! have failed, and passes over everything have budgets; the CPU time in which the engine takes the event in is reported.
 //!
 //! And the longest page of what is asked page by page there.
 
@@ -50,16 +50,19 @@ struct Counts {
     pods: u64,
     /// Looks at all nodes and displaced work.
     looks: u64,
+    /// Hosts with assigned pods of which it was asked whether they have failed; without a budget it is only reported.
+    hosts: Option<u64>,
 }
 
 impl Counts {
-    fn named(self) -> [(&'static str, u64); 5] {
+    fn named(self) -> [(&'static str, u64); 6] {
         [
             ("leaves", self.leaves),
             ("ordered", self.ordered.unwrap_or(u64::MAX)),
             ("queues", self.queues),
             ("pods", self.pods),
             ("looks", self.looks),
+            ("hosts", self.hosts.unwrap_or(u64::MAX)),
         ]
     }
 
@@ -70,6 +73,7 @@ impl Counts {
             queues: self.queues.max(other.queues),
             pods: self.pods.max(other.pods),
             looks: self.looks.max(other.looks),
+            hosts: self.hosts.max(other.hosts),
         }
     }
 }
@@ -118,12 +122,26 @@ fn world(racks: usize) -> Bed {
     bed.settle();
     bed.c.advance(5);
     assert!(bed.runs("j7") && !bed.runs("large"), "jobs that run, and one that waits");
+    show_places(&mut bed, "j2");
+    bed.settle();
+    bed.c.advance(5);
     bed.c.meter = |work| {
         let began = stopwatch::now();
         work();
         (stopwatch::now().saturating_sub(began), 0)
     };
     bed
+}
+
+/// The other watch of pods shows those of a JobSet, with the place that each was assigned.
+fn show_places(bed: &mut Bed, jobset: &str) {
+    let scheduling = bed.c.api.job(jobset).view.pod_sets[0].scheduling.clone();
+    for (_, _, pod) in bed.pods().into_iter().filter(|(of, _, _)| of == jobset) {
+        let Some(mut shown) = bed.c.api.json(&pod).cloned() else { continue };
+        shown["metadata"]["labels"] = json!(scheduling.labels);
+        shown["metadata"]["annotations"] = json!(scheduling.annotations);
+        bed.c.api.put(Kind::JobPod, shown);
+    }
 }
 
 type Measured = (Duration, Counts);
@@ -134,10 +152,11 @@ type Happens = Box<dyn Fn(&mut Bed, usize)>;
 fn events(bed: &Bed) -> Vec<(&'static str, Happens)> {
     let busy = ObjectRef::cluster(Kind::Node, bed.assigned("j1")[0].0.as_str());
     let free = bed.nodes_of(&["p0020"]).remove(0);
-    let label = |node: &ObjectRef| -> Happens {
-        let node = node.clone();
+    let placed = bed.c.api.names(Kind::JobPod).remove(0);
+    let label = |object: &ObjectRef| -> Happens {
+        let object = object.clone();
         Box::new(move |bed, round| {
-            bed.c.api.edit(&node, &json!({"metadata": {"labels": {"seen": round.to_string()}}}));
+            bed.c.api.edit(&object, &json!({"metadata": {"labels": {"seen": round.to_string()}}}));
         })
     };
     let ready = |status: &'static str| -> Happens {
@@ -166,6 +185,7 @@ fn events(bed: &Bed) -> Vec<(&'static str, Happens)> {
         ("its end", gone("other")),
         ("a pod of a Workload", pod(Some("j1"), 4, &busy)),
         ("its end, too", gone("j1")),
+        ("a placed pod that changes", label(&placed)),
         ("a node that joins", Box::new(|bed, round| join(bed, "p0007", round))),
         ("a node that leaves", Box::new(|bed, round| remove_rack(bed, "p0007", round))),
         ("the first node of a rack", Box::new(|bed, round| join(bed, "p0007-more", round))),
@@ -227,6 +247,7 @@ fn cost(bed: &mut Bed, happens: impl FnOnce(&mut Bed)) -> Measured {
         queues: after.freed_queues - before.freed_queues,
         pods: after.counted_pods - before.counted_pods,
         looks: after.hotswap_looks - before.hotswap_looks,
+        hosts: Some(after.asked_hosts - before.asked_hosts),
     };
     let time = bed.c.taking_in;
     bed.c.advance(5);

@@ -103,7 +103,7 @@ fn remove(c: &mut Cluster, at: i32) {
 }
 
 /// The user asks for `count` pods.
-fn scale(c: &mut Cluster, count: i32) {
+pub fn scale(c: &mut Cluster, count: i32) {
     c.api.edit_job("a", |job| {
         job.view.pod_sets[0].count = count;
         job.view.generation += 1;

@@ -84,6 +84,7 @@ mod templates_below;
 mod topology;
 mod topology_claims;
 mod topology_classes;
+mod topology_events;
 mod topology_failures;
 mod topology_pages;
 mod topology_pods;
