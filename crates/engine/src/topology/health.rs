@@ -120,12 +120,13 @@ impl Engine {
         self.dirty.workloads.extend(concerned);
     }
 
-    /// Whether a node that is assigned to a Workload is not well for it, so that its pods there decide whether the node has failed.
+    /// Whether a node that is assigned to a Workload is not well for it, or its status lists it: its pods there may decide whether the node has failed.
     fn is_ill_for(&self, key: &WorkloadKey, name: &Name) -> bool {
         let host = self.topology.host_of(name).unwrap_or(name);
         let assigned = self.assigned.on.get(host).is_some_and(|keys| keys.contains(key));
-        if !assigned || !self.world.workloads.contains_key(key) {
-            return false;
+        let Some(entry) = self.world.workloads.get(key).filter(|_| assigned) else { return false };
+        if entry.status().unhealthy_nodes.iter().any(|one| *one.name == **host) {
+            return true;
         }
         let node = self.world.nodes.get(name);
         let mut lookup = NodeLookup::new(key);

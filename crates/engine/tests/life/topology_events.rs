@@ -17,7 +17,8 @@ const UNCONSTRAINED: &str = "kueue.x-k8s.io/podset-unconstrained-topology";
 
 /// Adds a pod that no job made, and that names a slice, as any user can.
 fn add_stranger(c: &mut Cluster, name: &str, slice: &str) -> ObjectRef {
-    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "uid-c", "controller": true});
+    let owner =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "uid-c", "controller": true});
     let metadata = json!({
         "namespace": "team-a", "name": name, "labels": {"kueue.x-k8s.io/podset": "main"},
         "annotations": {"kueue.x-k8s.io/workload-slice-name": slice, UNCONSTRAINED: "true"},
