@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::Serialize;
 use sluice_api::job::{JobView, PodSetInfo};
 use sluice_api::v1beta2;
 use sluice_jobs::Patch;
@@ -164,6 +165,8 @@ impl fmt::Display for Purpose {
 pub enum Write {
     /// POST.
     CreateWorkload(Box<v1beta2::Workload>),
+    /// PATCH of a Workload that holds no quota with `application/merge-patch+json`.
+    UpdateWorkload(Box<WorkloadUpdate>),
     /// POST of an object without `apiVersion` and `kind`: the sender knows which version is served.
     Create(Box<serde_json::Value>),
     /// POST of the template of a pod set, which is read from its Workload first. An existing template of the same Workload is fine; one of another
@@ -235,6 +238,36 @@ pub enum Write {
     Pod(Vec<PodStep>),
     /// GET: the answer is the object in full.
     Read,
+}
+
+/// A merge patch that makes a Workload describe its job again. It becomes text when it is sent: there may be one for each group of an object's pods,
+/// and these have their templates in common.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkloadUpdate {
+    /// The version that was seen: the patch fails for another.
+    pub metadata: SeenVersion,
+    /// What changes.
+    pub spec: UpdatedSpec,
+}
+
+/// The version of an object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SeenVersion {
+    /// `metadata.uid`.
+    pub uid: Option<String>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Option<String>,
+}
+
+/// The fields of a Workload's spec that follow those of its job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdatedSpec {
+    /// The pod sets.
+    pub pod_sets: Vec<v1beta2::PodSet>,
+    /// The longest that it may be admitted, in seconds; none if absent.
+    pub maximum_execution_time_seconds: Option<i32>,
 }
 
 /// By what the pods of a job are known.

@@ -1,5 +1,7 @@
 //! Workload: what is asked for (docs/reference/01-api.md 1.4). Its status is in `workload_status`.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,7 +108,7 @@ pub struct PodSet {
     pub name: String,
     /// The pod. Of its metadata, only labels and annotations are kept.
     #[schemars(extend("x-pod-template" = true))]
-    pub template: PodTemplateSpec,
+    pub template: Arc<PodTemplateSpec>,
     /// How many pods.
     #[serde(default = "one")]
     #[schemars(range(min = 0), extend("x-default" = 1))]
@@ -259,13 +261,7 @@ impl WorkloadSpec {
 
 impl Default for PodSet {
     fn default() -> Self {
-        Self {
-            name: main(),
-            template: PodTemplateSpec::default(),
-            count: one(),
-            min_count: None,
-            topology_request: None,
-        }
+        Self { name: main(), template: Arc::default(), count: one(), min_count: None, topology_request: None }
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde_json::json;
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::gates::Gate;
 use sluice_api::job::JobView;
@@ -13,12 +12,11 @@ use sluice_api::names::{MAX_SHORT_WORKLOAD_NAME, MAX_WORKLOAD_NAME, workload_nam
 use sluice_api::{labels, slim, v1beta2};
 use sluice_core::{Name, WorkloadKey};
 
-use super::body::strict_patch;
 use super::infos::workload_labels;
 use super::places::topology_request;
 use super::priority::Priority;
 use super::slices::{first_slice, usable};
-use crate::effect::{EffectId, Level, Purpose, Write};
+use crate::effect::{EffectId, Level, Purpose, SeenVersion, UpdatedSpec, WorkloadUpdate, Write};
 use crate::engine::Engine;
 use crate::ingest::workload::is;
 use crate::input::{Kind, ObjectRef};
@@ -26,12 +24,17 @@ use crate::metrics;
 use crate::outbox::{normal, observe_with};
 use crate::world::{JobKey, workload_ref};
 
+/// Whether a Workload gets the annotation of its job with this key.
+pub(crate) fn is_inherited(key: &str, copied: &[String]) -> bool {
+    key.starts_with(labels::PROVISIONING_REQUEST_PREFIX) || copied.iter().any(|copied| copied == key)
+}
+
 /// The annotations of a Workload that come from its job.
 fn inherited_annotations(view: &JobView, gated: bool, keys: &[String]) -> BTreeMap<String, String> {
     let mut annotations: BTreeMap<_, _> = view
         .annotations
         .iter()
-        .filter(|(key, _)| key.starts_with(labels::PROVISIONING_REQUEST_PREFIX) || keys.contains(key))
+        .filter(|(key, _)| is_inherited(key, keys))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     if let Some(gates) = view.admission_gated_by.as_ref().filter(|g| gated && !g.is_empty()) {
@@ -78,7 +81,8 @@ impl Engine {
             .map(|set| {
                 Some(v1beta2::PodSet {
                     name: set.name.clone(),
-                    template: (**set.template.as_ref()?).clone(),
+                    // A Workload that is still to be written is small: those of all groups of an object have one template.
+                    template: Arc::clone(set.template.as_ref()?),
                     count: set.count,
                     min_count: set.min_count.filter(|_| partial),
                     topology_request: topology_request(set, &self.config),
@@ -102,7 +106,7 @@ impl Engine {
             first = first_slice(&old.name, entry);
             annotations.insert(labels::WORKLOAD_SLICE_REPLACEMENT_FOR.to_owned(), old.to_string());
             for (set, known) in sets.iter_mut().zip(&entry.object.spec.pod_sets) {
-                restore(&mut set.template, &known.template);
+                restore(Arc::make_mut(&mut set.template), &known.template);
                 set.topology_request = known.topology_request.as_deref().cloned();
             }
             for (set, of_job) in sets.iter_mut().zip(&view.pod_sets) {
@@ -246,14 +250,18 @@ impl Engine {
             return;
         };
         let Some(entry) = self.world.workloads.get(workload) else { return };
-        let patch = json!({"spec": {
-            "podSets": pod_sets,
-            "maximumExecutionTimeSeconds": view.maximum_execution_time_seconds,
-        }});
-        let body = strict_patch(&entry.object, patch);
+        let ObjectMeta { uid, resource_version, .. } = &entry.object.metadata;
+        let update = WorkloadUpdate {
+            metadata: SeenVersion { uid: uid.clone(), resource_version: resource_version.clone() },
+            spec: UpdatedSpec {
+                pod_sets,
+                maximum_execution_time_seconds: view.maximum_execution_time_seconds,
+            },
+        };
         let note = format!("Updated not matching Workload for suspended job: {workload}");
         let reported = normal(self.about_job(key, view), "UpdatedWorkload", note);
-        self.patch_workload(workload, Purpose::UpdateWorkload, body, vec![reported]);
+        let write = Write::UpdateWorkload(Box::new(update));
+        self.write_workload(workload, Purpose::UpdateWorkload, write, vec![reported]);
     }
 
     /// Asks for a job in full: its templates were dropped when its Workload existed.

@@ -88,7 +88,17 @@ impl Engine {
         body: serde_json::Value,
         then: Vec<Effect>,
     ) {
-        let write = Write::MergePatch { subresource: None, body };
+        self.write_workload(key, purpose, Write::MergePatch { subresource: None, body }, then);
+    }
+
+    /// Sends a write on a Workload itself.
+    pub(super) fn write_workload(
+        &mut self,
+        key: &WorkloadKey,
+        purpose: Purpose,
+        write: Write,
+        then: Vec<Effect>,
+    ) {
         let id = self.outbox.write(workload_ref(key), purpose, write, then);
         if let Some(entry) = self.world.workloads.get_mut(key) {
             entry.open = Some(id);

@@ -2,12 +2,20 @@
 
 use std::sync::Arc;
 
-use sluice_api::job::{JobKind, JobView, PodScheduling};
-use sluice_api::labels;
+use sluice_api::job::{JobKind, JobPodSet, JobView, PodScheduling};
+use sluice_api::{labels, slim};
 
 use crate::engine::{Alarm, Engine};
 use crate::lifecycle::ancestor::Standing;
+use crate::lifecycle::create::is_inherited;
 use crate::world::JobKey;
+
+/// Keeps of a template which annotations of the topology it has.
+fn slim_gathered(set: &mut JobPodSet) {
+    let annotations = std::mem::take(&mut set.scheduling).annotations;
+    let asked = slim::TOPOLOGY_ANNOTATIONS.into_iter().filter(|key| annotations.contains_key(*key));
+    set.scheduling.annotations = asked.map(|key| (key.to_owned(), String::new())).collect();
+}
 
 impl Engine {
     /// Drops the labels that no decision needs, of which an object may have any number; and the pod templates of a job that gets no Workload:
@@ -15,6 +23,14 @@ impl Engine {
     pub(crate) fn slim_job(&self, view: &mut JobView) {
         let copied = &self.config.label_keys_to_copy;
         view.labels.retain(|key, _| key == labels::PREBUILT_WORKLOAD_NAME || copied.contains(key));
+        // Nothing is written to templates whose pods wait together, so that nothing in them is compared. Each group of pods would have its own copy.
+        if view.job.kind.gathers_pods() {
+            view.pod_sets.iter_mut().for_each(slim_gathered);
+        }
+        if view.job.kind.has_groups() {
+            let copied = &self.config.annotation_keys_to_copy;
+            view.annotations.retain(|key, _| is_inherited(key, copied));
+        }
         if view.queue_name.is_some() || self.config.manage_jobs_without_queue_name {
             return;
         }

@@ -42,7 +42,7 @@ impl TemplateSource {
         }
         let set = workload.spec.pod_sets.iter().find(|s| s.name == self.pod_set);
         let set = set.ok_or_else(|| format!("the Workload has no pod set {:?}", self.pod_set))?;
-        let mut template: PodTemplateSpec = set.template.clone();
+        let mut template = PodTemplateSpec::clone(&set.template);
         let spec = template.spec.get_or_insert_default();
         let selector = spec.node_selector.get_or_insert_default();
         for (key, value) in &self.node_selector {

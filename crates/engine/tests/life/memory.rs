@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::EnvVar;
 use serde_json::{Value, json};
 use sluice_api::job::{ControllerRef, JobKind, JobView};
-use sluice_engine::{Engine, EngineConfig, Input, Kind, Object, ObjectRef};
+use sluice_engine::{Effect, Engine, EngineConfig, Input, Kind, Object, ObjectRef, Purpose};
 
 use crate::model::Cluster;
 use crate::model::build::{job, template};
@@ -125,6 +125,74 @@ fn of_an_object_whose_pods_wait_in_its_place_no_template_is_kept_without_a_queue
         });
         assert!(bytes < 64 << 10, "{kind:?}: {bytes} bytes are kept");
     }
+}
+
+#[test]
+fn of_a_queued_object_whose_pods_wait_in_its_place_little_is_kept_for_each_group() {
+    for (kind, groups) in [(JobKind::STATEFUL_SET, None), (JobKind::LEADER_WORKER_SET, Some(200))] {
+        let bytes = kept(&mut Engine::new(EngineConfig::default()), || {
+            let mut view = claiming();
+            (view.job.kind, view.controller, view.groups) = (kind, None, groups);
+            view.queue_name = Some("q".to_owned());
+            if groups.is_some() {
+                view.annotations = [("kueue.x-k8s.io/note".to_owned(), "x".repeat(64 << 10))].into();
+            }
+            view
+        });
+        let most = i64::from(groups.unwrap_or(4)) * (16 << 10);
+        assert!(bytes < most, "{kind:?}: {bytes} bytes are kept");
+    }
+}
+
+/// The groups of [`in_groups`].
+const GROUPS: usize = 20;
+/// The size of its template.
+const OF_TEMPLATE: usize = 256 << 10;
+
+/// An object whose groups of pods are jobs, with a large template. Its queue is missing, so that all wait.
+fn in_groups() -> JobView {
+    let mut view = job("team-a", "web", "nowhere", 1, "1");
+    view.job.kind = JobKind::LEADER_WORKER_SET;
+    view.groups = u32::try_from(GROUPS).ok();
+    let set = &mut view.pod_sets[0];
+    let spec = Arc::make_mut(set.template.as_mut().unwrap()).spec.as_mut().unwrap();
+    let env = EnvVar { name: "LARGE".to_owned(), value: Some("x".repeat(OF_TEMPLATE)), ..EnvVar::default() };
+    spec.containers[0].env = Some(vec![env]);
+    set.containers_hash = sluice_api::names::containers_hash(spec);
+    view
+}
+
+/// How many writes of a purpose come of the object of [`in_groups`] as it is now, and how many bytes are kept while none is answered.
+fn pending(c: &mut Cluster, purpose: Purpose) -> (usize, i64) {
+    let of = ObjectRef::namespaced(Kind::Job(JobKind::LEADER_WORKER_SET), "team-a", "web");
+    let object = c.api.seen(&of);
+    let (engine, now) = (&mut c.engine, c.now);
+    let mut effects = Vec::new();
+    let measured = allocation_counter::measure(|| {
+        engine.apply(now, Input::Applied(object));
+        effects = engine.cycle(now);
+    });
+    let is_of = |effect: &&Effect| matches!(effect, Effect::Write(write) if write.purpose == purpose);
+    (effects.iter().filter(is_of).count(), measured.bytes_current)
+}
+
+#[test]
+fn the_writes_for_all_groups_of_an_object_have_its_template_in_common() {
+    let most = i64::try_from(4 * OF_TEMPLATE).unwrap();
+    let mut c = bed("1");
+    c.settle();
+    c.api.add_job(in_groups());
+    let (creations, bytes) = pending(&mut c, Purpose::CreateWorkload);
+    assert_eq!(creations, GROUPS);
+    assert!(bytes < most, "{bytes} bytes are kept");
+
+    let mut c = bed("1");
+    c.api.add_job(in_groups());
+    c.settle();
+    c.api.edit_job("web", |job| job.view.pod_sets[0].containers_hash += 1);
+    let (updates, bytes) = pending(&mut c, Purpose::UpdateWorkload);
+    assert_eq!(updates, GROUPS);
+    assert!(bytes < most, "{bytes} bytes are kept");
 }
 
 #[test]

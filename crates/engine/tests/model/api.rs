@@ -356,6 +356,11 @@ impl Api {
                 value["metadata"]["creationTimestamp"] = json!(self.now.to_string());
                 self.store(reference, value, true);
             }
+            Write::UpdateWorkload(update) => {
+                let write =
+                    Write::MergePatch { subresource: None, body: serde_json::to_value(update).unwrap() };
+                return self.perform(&WriteRequest { write, ..request.clone() });
+            }
             Write::Create(object) => {
                 if self.objects.contains_key(reference) {
                     return Err(WriteError::AlreadyExists(reference.to_string()));

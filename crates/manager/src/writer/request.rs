@@ -44,11 +44,16 @@ pub fn plan(object: &ObjectRef, version: &str, write: &Write) -> Result<Plan, Wr
         let uri = format!("{}{query}", uri(object, version, subresource));
         Ok(Plan::One(Call::with_body(method, uri, content, body)))
     };
+    let unwritable =
+        |error: serde_json::Error| WriteError::Refused(format!("the Workload cannot be serialized: {error}"));
     match write {
         Write::CreateWorkload(workload) => {
             let call = Call::written(Method::POST, collection(object, version), Content::Json, workload);
-            call.map(Plan::One)
-                .map_err(|error| WriteError::Refused(format!("the Workload cannot be serialized: {error}")))
+            call.map(Plan::One).map_err(unwritable)
+        }
+        Write::UpdateWorkload(update) => {
+            let uri = uri(object, version, None);
+            Call::written(Method::PATCH, uri, Content::MergePatch, update).map(Plan::One).map_err(unwritable)
         }
         Write::Create(body) => {
             let mut body = (**body).clone();

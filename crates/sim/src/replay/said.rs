@@ -30,6 +30,11 @@ fn write(request: &WriteRequest) -> String {
     // Writing into a String does not fail.
     let _ = match &request.write {
         Write::CreateWorkload(workload) => write!(text, "POST {}", json(workload)),
+        Write::UpdateWorkload(update) => {
+            // With its fields in order, as in older decision logs.
+            let body = serde_json::to_value(update).map_or_else(|e| e.to_string(), |body| json(&body));
+            write!(text, "PATCH {body}")
+        }
         Write::Create(object) => write!(text, "POST {}", json(object)),
         Write::CreatePodTemplate(source) => write!(text, "POST {source:?}"),
         Write::MergePatch { subresource, body } => {
@@ -37,7 +42,7 @@ fn write(request: &WriteRequest) -> String {
         }
         Write::Apply { subresource, field_manager, body } => {
             let subresource = subresource.map(|s| format!("{s} ")).unwrap_or_default();
-            // With its fields in order, as in older decision logs.
+            // As above.
             let body = body.value().map_or_else(|_| body.as_str().to_owned(), |body| json(&body));
             write!(text, "APPLY {subresource}as {field_manager} {body}")
         }

@@ -27,6 +27,11 @@ impl World {
                 let value = serde_json::to_value(workload).map_err(|e| WriteError::Refused(e.to_string()))?;
                 self.insert_new(reference, value);
             }
+            Write::UpdateWorkload(update) => {
+                let body = serde_json::to_value(update).map_err(|e| WriteError::Refused(e.to_string()))?;
+                let write = Write::MergePatch { subresource: None, body };
+                return self.perform(&WriteRequest { write, ..request.clone() });
+            }
             Write::MergePatch { subresource: Some(_), body } => {
                 self.locked(reference, body)?;
                 if let Some(patch) = body.get("status")
