@@ -18,6 +18,11 @@ use crate::patch::{Patch, Step};
 /// The highest number of pod sets of one Workload (docs/reference/01-api.md 1.4).
 pub(crate) const MAX_POD_SETS: usize = 18;
 
+/// The most bytes of a PriorityClass's name.
+const LONGEST_NAME: usize = 253;
+/// The most bytes of a text in an owner reference that names an object: those of `group/version`.
+const LONGEST_REFERENCE: usize = LONGEST_NAME + 1 + 63;
+
 /// A view with everything that `metadata` says; the rest is that of a job without pods.
 pub(crate) fn from_metadata(kind: JobKind, object: &Value) -> JobView {
     let metadata = &object["metadata"];
@@ -110,6 +115,11 @@ pub(crate) fn set_pod_sets(view: &mut JobView, pod_sets: Result<Vec<JobPodSet>, 
             let of_templates =
                 || classes.filter_map(|spec| spec.priority_class_name.clone()).find(|name| !name.is_empty());
             view.pod_priority_class = view.pod_priority_class.take().or_else(of_templates);
+            // A CRD does not bound it.
+            if view.pod_priority_class.take_if(|name| name.len() > LONGEST_NAME).is_some() {
+                view.invalid =
+                    Some(format!("priorityClassName: may not be more than {LONGEST_NAME} bytes long"));
+            }
             view.pod_sets = pod_sets;
             view.may_clean_up = view.looks_like_clean_up();
         }
@@ -277,15 +287,18 @@ pub(crate) fn pods_of_job_spec(spec: &Value) -> i32 {
     int(&spec["completions"]).map_or(parallelism, |completions| parallelism.min(completions)).max(0)
 }
 
-/// The controller that owner references name.
+/// The controller that owner references name. A reference with longer texts than any object has, which the API server does not refuse, names none.
 pub(crate) fn controller(owners: &Value) -> Option<ControllerRef> {
     let owner = owners.as_array()?.iter().find(|owner| owner["controller"] == true)?;
-    let text = |key: &str| owner[key].as_str().unwrap_or_default().to_owned();
+    let text = |key: &str| {
+        let text = owner[key].as_str().unwrap_or_default();
+        (text.len() <= LONGEST_REFERENCE).then(|| text.to_owned())
+    };
     Some(ControllerRef {
-        api_version: text("apiVersion"),
-        kind: text("kind"),
-        name: text("name"),
-        uid: text("uid"),
+        api_version: text("apiVersion")?,
+        kind: text("kind")?,
+        name: text("name")?,
+        uid: text("uid")?,
     })
 }
 
@@ -297,4 +310,22 @@ pub(crate) fn string_map(value: &Value) -> BTreeMap<String, String> {
 /// The value at a path; null where there is none.
 pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().fold(object, |value, key| &value[*key])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_with_longer_texts_than_any_object_has_is_none() {
+        let is_one = |key: &str, bytes: usize| {
+            let mut owner =
+                json!({"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u", "controller": true});
+            owner[key] = json!("x".repeat(bytes));
+            controller(&json!([owner])).is_some()
+        };
+        for key in ["apiVersion", "kind", "name", "uid"] {
+            assert!(is_one(key, LONGEST_REFERENCE) && !is_one(key, LONGEST_REFERENCE + 1), "{key}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! and hashing templates is most of the work on a Workload, and they are most of its memory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -13,29 +13,48 @@ use super::pod::PodTemplate;
 /// The most bytes of text that are cached, and the longest template text that is.
 const MOST_BYTES: usize = 4 << 20;
 const LONGEST: usize = 64 << 10;
+/// The most longer templates that are found again: they are decoded each time.
+const LONG: usize = 4096;
 
 /// Templates by their text. These are long and begin alike: they are hashed once, not compared along a path.
 #[derive(Default)]
 struct Memo {
     known: HashMap<Box<str>, Arc<PodTemplate>>,
     bytes: usize,
+    /// Longer templates, as long as a Workload has them, by what they hash to: one object may have thousands of Workloads.
+    long: HashMap<u64, Weak<PodTemplate>>,
 }
 
 impl Memo {
     /// Caches a template, unless another thread did meanwhile; returns the cached one.
     fn add(&mut self, text: &str, template: Arc<PodTemplate>) -> Arc<PodTemplate> {
         if text.len() > LONGEST {
-            return template;
+            return self.add_long(template);
         }
         if let Some(known) = self.known.get(text) {
             return Arc::clone(known);
         }
         // Templates in use are soon cached again.
         if self.bytes + text.len() > MOST_BYTES {
-            *self = Self::default();
+            (self.known, self.bytes) = (HashMap::new(), 0);
         }
         self.bytes += text.len();
         self.known.insert(text.into(), Arc::clone(&template));
+        template
+    }
+
+    /// Returns the template that is known and equal to a long one; otherwise it is known from now on.
+    fn add_long(&mut self, template: Arc<PodTemplate>) -> Arc<PodTemplate> {
+        let known = self.long.get(&template.template_hash).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|known| **known == *template) {
+            return known;
+        }
+        if self.long.len() >= LONG {
+            self.long.retain(|_, known| known.strong_count() > 0);
+        }
+        if self.long.len() < LONG {
+            self.long.insert(template.template_hash, Arc::downgrade(&template));
+        }
         template
     }
 }
@@ -104,6 +123,21 @@ mod tests {
             assert!(read(r#"{"template": 7}"#).is_err());
         }
         assert_eq!(*read("{}").unwrap().template, PodTemplate::default());
+    }
+
+    #[test]
+    fn long_templates_are_one_while_they_are_in_use() {
+        let long = |value: u32| {
+            let selector = format!("{{\"k\": \"{}{value}\"}}", "x".repeat(LONGEST));
+            format!("{{\"template\": {{\"spec\": {{\"containers\": [], \"nodeSelector\": {selector}}}}}}}")
+        };
+        let [one, same, other] = [long(1), long(1), long(2)].map(|text| read(&text).unwrap().template);
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        let (mut memo, text) = (Memo::default(), " ".repeat(LONGEST + 1));
+        for template_hash in 0..10_000 {
+            memo.add(&text, Arc::new(PodTemplate { template_hash, ..PodTemplate::default() }));
+            assert!(memo.long.len() <= LONG);
+        }
     }
 
     #[test]

@@ -28,6 +28,9 @@ fn templates() -> [&'static str; 2] {
     [0, 1].map(|at| pods.get(at).map_or("", |pods| pods.template))
 }
 
+/// The most bytes of the annotations that the Workloads of all groups get from their object.
+const INHERITED: usize = 4 << 10;
+
 /// The adapter of LeaderWorkerSets.
 pub(crate) struct LeaderWorkerSet;
 
@@ -43,6 +46,11 @@ impl Adapter for LeaderWorkerSet {
         view.groups = Some(groups(object));
         let pod_sets = of_group(object).iter().map(|(group, pods)| pod_set(group, pods)).collect();
         object::set_pod_sets(&mut view, pod_sets);
+        if inherited(object) > INHERITED {
+            view.annotations.clear();
+            view.admission_gated_by = None;
+            view.invalid = Some(format!("metadata.annotations: {}", too_long()));
+        }
         view
     }
 
@@ -116,6 +124,10 @@ impl Adapter for LeaderWorkerSet {
             let message = format!("must be less than or equal to {MAX_GROUPS} where groups are queued");
             violations.invalid("spec.replicas", &wanted.to_string(), &message);
         }
+        let before = change.old.map_or(0, |(old, _)| inherited(old));
+        if is_queued(object) && inherited(object) > INHERITED.max(before) {
+            violations.add("metadata.annotations", too_long());
+        }
         let queued = |old: &Value| is_queued(old) && is_queued(object);
         let Some((old, _)) = change.old.filter(|(old, _)| queued(old)) else { return };
         if context.gates.enabled(Gate::LWSImmutableGroupSize) && size(old) != size(object) {
@@ -143,6 +155,20 @@ fn leader(object: &Value) -> Option<&Value> {
 /// Whether its pods wait for admission.
 fn is_queued(object: &Value) -> bool {
     is_marked(object, templates()[1], JobKind::LEADER_WORKER_SET)
+}
+
+/// How many bytes the annotations have that the Workload of each group gets from the object.
+fn inherited(object: &Value) -> usize {
+    let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
+    let inherited = annotations.filter(|(key, _)| {
+        key.starts_with(labels::PROVISIONING_REQUEST_PREFIX) || *key == labels::ADMISSION_GATED_BY
+    });
+    inherited.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
+}
+
+/// The message for longer ones.
+fn too_long() -> String {
+    format!("Too long: those that the Workload of each group gets may not be more than {INHERITED} bytes")
 }
 
 /// How many pods a group has.

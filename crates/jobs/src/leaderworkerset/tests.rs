@@ -333,6 +333,38 @@ fn the_stateful_sets_that_it_makes_are_not_queued() {
 }
 
 #[test]
+fn the_annotations_that_each_workload_gets_are_bounded() {
+    let annotated = |bytes: usize| {
+        let mut set = set(2, 3);
+        set["metadata"]["annotations"] = json!({"provreq.kueue.x-k8s.io/note": "x".repeat(bytes)});
+        made(&set)
+    };
+    let (few, many) = (annotated(4_000), annotated(5_000));
+    let world = World::default();
+    assert_eq!((world.refusals(KIND, &few, None), observe(KIND, &few).invalid), (String::new(), None));
+    let said = world.refusals(KIND, &many, None);
+    assert!(said.contains("metadata.annotations: Too long"), "{said}");
+    // An object may keep what it has; it is not queued with it.
+    assert_eq!(world.refusals(KIND, &changed(&many, "/spec/replicas", json!(3)), Some(&many)), "");
+    let view = observe(KIND, &many);
+    assert!(view.annotations.is_empty() && view.invalid.unwrap().contains("4096 bytes"));
+}
+
+#[test]
+fn no_priority_class_has_a_longer_name_than_the_api_server_takes() {
+    let of = |bytes: usize| {
+        let mut set = alone(1, 1);
+        set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["priorityClassName"] =
+            json!("x".repeat(bytes));
+        observe(KIND, &set)
+    };
+    let (short, long) = (of(253), of(254));
+    assert_eq!((short.pod_priority_class, short.invalid), (Some("x".repeat(253)), None));
+    assert_eq!(long.pod_priority_class, None);
+    assert!(long.invalid.unwrap().starts_with("priorityClassName: "));
+}
+
+#[test]
 fn no_object_makes_it_panic() {
     let one = made(&set(2, 3));
     let places = [
