@@ -276,6 +276,7 @@ mod tests {
     use std::sync::Arc;
 
     use axum::http::StatusCode;
+    use sluice_engine::effect::{SeenVersion, UpdatedSpec, WorkloadUpdate};
 
     fn workload() -> ObjectRef {
         ObjectRef::namespaced(Kind::Workload, "ns", "job-a-12345")
@@ -425,6 +426,19 @@ mod tests {
         let call = only(plan(&workload(), "v1beta2", &Write::CreateWorkload(Box::default())).unwrap());
         assert_eq!(call.uri, "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/workloads");
         assert_eq!(call.method, Method::POST);
+    }
+
+    #[test]
+    fn an_update_of_a_workload_names_the_version_that_was_seen() {
+        let update = WorkloadUpdate {
+            metadata: SeenVersion { uid: Some("u".to_owned()), resource_version: Some("7".to_owned()) },
+            spec: UpdatedSpec { pod_sets: Vec::new(), maximum_execution_time_seconds: None },
+        };
+        let call = only(plan(&workload(), "v1beta2", &Write::UpdateWorkload(Box::new(update))).unwrap());
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        let spec = json!({"podSets": [], "maximumExecutionTimeSeconds": null});
+        assert_eq!(body, json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": spec}));
+        assert_eq!(call.method, Method::PATCH);
     }
 
     #[test]
