@@ -9,6 +9,12 @@ const VALUES: usize = 40_000;
 const KEPT: usize = 4_000;
 /// Most bytes of those parts. Annotations have a bound of the API server's.
 const KEPT_BYTES: usize = 128 << 10;
+/// The memory of one of those values besides its text, in bytes.
+const VALUE: usize = 128;
+/// Templates whose parts take no more bytes are small: any number of jobs may be made of them.
+const SMALL: usize = 32 << 10;
+/// Most bytes of the parts in all jobs that a job's controller makes of large templates: each of these jobs has its own.
+const MADE: usize = 128 << 20;
 /// The description of these parts.
 const KEPT_PARTS: &str = " that stay in memory (labels, annotations, node selector, affinity, tolerations, scheduling gates, resources)";
 /// How many times as much a job may have that was started: what admission adds, at most.
@@ -28,6 +34,8 @@ pub(crate) struct Bulk {
     kept: usize,
     /// The bytes of their texts and names, annotations aside.
     kept_bytes: usize,
+    /// The bytes of the annotations.
+    annotations: usize,
 }
 
 impl Bulk {
@@ -39,7 +47,7 @@ impl Bulk {
             all.add(part);
         }
         kept.add(&metadata["annotations"]);
-        kept.bytes = 0;
+        let annotations = std::mem::take(&mut kept.bytes);
         kept.add(&metadata["labels"]);
         let fields = ["nodeSelector", "affinity", "tolerations", "schedulingGates", "overhead", "resources"];
         for field in fields {
@@ -50,7 +58,7 @@ impl Bulk {
             kept.add(&container["name"]);
             kept.add(&container["resources"]);
         }
-        Self { values: all.values, kept: kept.values, kept_bytes: kept.bytes }
+        Self { values: all.values, kept: kept.values, kept_bytes: kept.bytes, annotations }
     }
 
     /// Both together.
@@ -59,7 +67,15 @@ impl Bulk {
             values: self.values.saturating_add(other.values),
             kept: self.kept.saturating_add(other.kept),
             kept_bytes: self.kept_bytes.saturating_add(other.kept_bytes),
+            annotations: self.annotations.saturating_add(other.annotations),
         }
+    }
+
+    /// How many bytes stay in memory of so many jobs that are made of the template; none if it is small.
+    pub fn made(self, jobs: i32) -> usize {
+        let texts = self.kept_bytes.saturating_add(self.annotations);
+        let each = self.kept.saturating_mul(VALUE).saturating_add(texts);
+        if each > SMALL { each.saturating_mul(usize::try_from(jobs).unwrap_or(0)) } else { 0 }
     }
 
     /// What exceeds the bounds, multiplied by `times`, and the bulk `before`, if anything does.
@@ -75,6 +91,17 @@ impl Bulk {
             "Too long: the pod templates of a queued job may not have more than {most} {what}{parts}: they have {has}"
         ))
     }
+}
+
+/// Why so many bytes in the jobs that are made of a job are too many, if they are: more than the bound, multiplied by `times`, and more than
+/// `before`.
+pub(crate) fn excess_made(made: usize, times: usize, before: usize) -> Option<String> {
+    let most = MADE * times;
+    (made > most.max(before)).then(|| {
+        format!(
+            "Too long: the jobs that are made of a queued job may not take more than {most} bytes{KEPT_PARTS}: they take {made}"
+        )
+    })
 }
 
 /// Whether a selector of pods has too many values to be compared with pods.
@@ -134,7 +161,8 @@ mod tests {
             },
         });
         let kept_bytes = "appa".len() + "diskssd".len() + "crequestscpu1".len();
-        assert_eq!(Bulk::of(&template), Bulk { values: 17, kept: 10, kept_bytes });
+        let annotations = "notelong".len();
+        assert_eq!(Bulk::of(&template), Bulk { values: 17, kept: 10, kept_bytes, annotations });
         assert_eq!(Bulk::of(&Value::Null), Bulk::default());
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sluice_api::job::JobKind;
 
-use crate::bulk::{Bulk, STARTED};
+use crate::bulk::{Bulk, STARTED, excess_made};
 use crate::registry;
 use crate::review::Violations;
 
@@ -60,8 +60,8 @@ pub(super) fn check_whole(kind: JobKind, object: &Value, old: Option<&Value>, vi
     }
 }
 
-/// Refuses pod templates with more values than the bound: they would take the memory of all jobs. A started job has the additions of admission, too, and a
-/// part of a job those of the API server; a job that was managed with more, as `old`, may keep it.
+/// Refuses pod templates with more values than the bound, by themselves or in all jobs that are made of them: they would take the memory of all jobs. A
+/// started job has the additions of admission, too, and a part of a job those of the API server; a job that was managed with more, as `old`, may keep it.
 pub(super) fn check_values(
     kind: JobKind,
     object: &Value,
@@ -75,11 +75,17 @@ pub(super) fn check_values(
     };
     let started = is_part || old.is_some() && !registry::of(kind).is_suspended(object);
     let times = if started { STARTED } else { 1 };
-    let now = bulk(object);
-    if now.excess(times, Bulk::default()).is_none() {
+    let made = |object: &Value| {
+        let groups = registry::of(kind).pod_groups(object).into_iter();
+        let made = groups.map(|group| Bulk::of(&group.template).made(group.replicas));
+        made.fold(0, usize::saturating_add)
+    };
+    let (now, all) = (bulk(object), made(object));
+    if now.excess(times, Bulk::default()).or_else(|| excess_made(all, times, 0)).is_none() {
         return;
     }
-    if let Some(why) = now.excess(times, old.map(bulk).unwrap_or_default()) {
+    let (before, all_before) = (old.map(bulk).unwrap_or_default(), old.map_or(0, made));
+    if let Some(why) = now.excess(times, before).or_else(|| excess_made(all, times, all_before)) {
         violations.add("spec", why);
     }
 }
@@ -273,6 +279,33 @@ mod tests {
             ),
             "{why:?}"
         );
+    }
+
+    #[test]
+    fn large_templates_of_very_many_jobs_are_refused() {
+        let set = |values: usize, jobs: i32| {
+            let of =
+                json!({"name": "a", "replicas": jobs, "template": {"spec": tolerant(values, true)["spec"]}});
+            json!({"metadata": {}, "spec": {"suspend": true, "replicatedJobs": [of]}})
+        };
+        let refused = |set: &Value, old: Option<&Value>| {
+            let why = refusals_of_values(JobKind::JOB_SET, set, old);
+            assert!(why.iter().all(|why| why.contains("the jobs that are made of a queued job")), "{why:?}");
+            !why.is_empty()
+        };
+        let many = set(1_900, 5_000);
+        assert!(refused(&many, None));
+        assert!(!refused(&set(1_900, 100), None));
+        assert!(!refused(&set(50, i32::MAX), None), "its template is small");
+        assert!(!refused(&many, Some(&many)), "it may keep what it has");
+        assert!(refused(&set(1_900, 5_001), Some(&many)));
+        let annotated = |jobs: i32| {
+            let mut set = set(1, jobs);
+            set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"] =
+                json!({"annotations": {"note": "x".repeat(200 << 10)}});
+            set
+        };
+        assert!(refused(&annotated(5_000), None) && !refused(&annotated(500), None));
     }
 
     #[test]
