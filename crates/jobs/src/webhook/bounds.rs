@@ -69,23 +69,23 @@ pub(super) fn check_values(
     is_part: bool,
     violations: &mut Violations,
 ) {
-    let bulk = |object: &Value| {
+    let counted = |object: &Value| {
         let groups = registry::of(kind).pod_groups(object).into_iter();
-        groups.map(|group| Bulk::of(&group.template)).fold(Bulk::default(), Bulk::and)
+        groups.fold((Bulk::default(), 0_usize), |(all, made), group| {
+            let bulk = Bulk::of(&group.template);
+            (all.and(bulk), made.saturating_add(bulk.made(group.replicas)))
+        })
     };
     let started = is_part || old.is_some() && !registry::of(kind).is_suspended(object);
     let times = if started { STARTED } else { 1 };
-    let made = |object: &Value| {
-        let groups = registry::of(kind).pod_groups(object).into_iter();
-        let made = groups.map(|group| Bulk::of(&group.template).made(group.replicas));
-        made.fold(0, usize::saturating_add)
+    let (now, made) = counted(object);
+    let excess = |(before, made_before): (Bulk, usize)| {
+        now.excess(times, before).or_else(|| excess_made(made, times, made_before))
     };
-    let (now, all) = (bulk(object), made(object));
-    if now.excess(times, Bulk::default()).or_else(|| excess_made(all, times, 0)).is_none() {
+    if excess((Bulk::default(), 0)).is_none() {
         return;
     }
-    let (before, all_before) = (old.map(bulk).unwrap_or_default(), old.map_or(0, made));
-    if let Some(why) = now.excess(times, before).or_else(|| excess_made(all, times, all_before)) {
+    if let Some(why) = excess(old.map(counted).unwrap_or_default()) {
         violations.add("spec", why);
     }
 }
