@@ -22,4 +22,6 @@ pub(crate) enum Alarm {
     Place(WorkloadKey),
     /// The next reason for waiting may be written.
     Reasons,
+    /// Look again at an object that made the engine panic several times.
+    Aside(ObjectRef),
 }

@@ -1,5 +1,9 @@
 //! Objects that made the engine panic: they are left out until they change, and nothing is done for them. One exception: a job that is managed,
-//! and runs without being admitted or beyond the quota of the job above it, is suspended, or made again. That needs nothing but its view.
+//! and runs without being admitted or beyond the quota of the job above it, is suspended, or made again. That needs nothing but its view. Its Workload
+//! gets no quota, and gives back what it has when the job is evicted, or over, and no pods are left.
+//!
+//! An object that makes the engine panic again and again is left out for a while whatever its version is: each panic costs a list of everything, and
+//! nothing is decided meanwhile.
 
 pub(crate) mod state;
 
@@ -9,18 +13,19 @@ use std::sync::Arc;
 
 use sluice_api::conditions::WorkloadCondition as Type;
 use sluice_api::job::{JobKind, JobView};
+use sluice_api::slim;
 use sluice_core::WorkloadKey;
 
-use self::state::{Aside, AsideJob, Version};
+use self::state::{Aside, AsideJob, Next, Version};
 use crate::effect::{EffectId, Level, Purpose, Write};
 use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::is;
 use crate::input::{Kind, Object, ObjectRef, WriteError};
 use crate::lifecycle::ancestor::Standing;
 use crate::lifecycle::unadmitted::named;
+use crate::lifecycle::workload::later;
 use crate::outbox::{About, Open, normal, warning};
-use crate::retry::Retry;
-use crate::world::{JobKey, job_key};
+use crate::world::{JobKey, WorkloadEntry, controller, is_of_group, job_key};
 
 /// How a job that is left out runs, if it does.
 enum Runs {
@@ -41,57 +46,138 @@ impl Engine {
     /// Forgets the objects of a kind that a complete list lacks.
     pub(crate) fn keep_aside(&mut self, kind: Kind, present: &BTreeSet<ObjectRef>) {
         // A group of pods has no object of its own, and a job that suspends its pods may be gone while some of them still wait.
-        if !matches!(kind, Kind::Job(kind) if !is_suspended_by_field(kind)) {
-            self.aside.retain(|object, _| object.kind != kind || present.contains(object));
+        if matches!(kind, Kind::Job(kind) if !is_suspended_by_field(kind)) {
+            return;
+        }
+        let left_out = self.aside.keys().filter(|object| object.kind == kind);
+        let gone: Vec<_> = left_out.filter(|object| !present.contains(*object)).cloned().collect();
+        for object in gone {
+            self.aside_gone(&object);
         }
     }
 
-    /// Leaves an object out until it changes.
-    pub(crate) fn set_aside(&mut self, object: &ObjectRef, why: String) {
-        let version = match object.kind {
-            Kind::Workload => {
-                let key = WorkloadKey::new(Arc::clone(&object.namespace), Arc::clone(&object.name));
-                self.world.workloads.get(&key).and_then(|e| e.object.metadata.resource_version.clone())
-            }
-            Kind::Job(kind) if kind.integration().of_pods => {
-                self.world.member(object).map(|(_, member)| member.resource_version.clone())
-            }
-            Kind::Job(_) => job_key(object).and_then(|key| {
-                let set = || self.world.sets.get(&key);
-                let view = self.world.jobs.get(&key).map(|entry| &entry.view).or_else(set)?;
-                Some(view.resource_version.clone())
-            }),
+    /// Takes in that an object is gone. What comes in its place is left out, too, as long as its pause lasts.
+    pub(crate) fn aside_gone(&mut self, object: &ObjectRef) {
+        let Some(aside) = self.aside.get_mut(object) else { return };
+        if aside.pause > 0 {
+            (aside.next, aside.job) = (Next::Gone, None);
+        } else {
+            self.aside.remove(object);
+        }
+        self.mark_workloads_of(object);
+    }
+
+    /// Leaves an object out until it changes, and as long as its pause lasts.
+    pub(crate) fn set_aside(&mut self, object: &ObjectRef, version: Option<String>, why: String, pause: u32) {
+        // Heartbeats of a Node do not count as changes: what it says has to be seen.
+        let version = version.filter(|version| object.kind != Kind::Node || version.is_empty());
+        let known = match object.kind {
+            Kind::Job(kind) if is_suspended_by_field(kind) => job_key(object),
             _ => None,
         };
-        let version = version.map(Version::Of);
+        let known = known.and_then(|key| self.world.jobs.get(&key));
+        let job = known.map(|entry| AsideJob::new(&entry.view));
+        let pause = self.aside.get(object).map_or(pause, |before| pause.max(before.pause));
         self.forget_object(object, None);
         let note = format!("Set aside until it changes, because it could not be handled: {why}");
         let uid: Arc<str> = "".into();
         self.outbox.push(warning(About::new(object, &uid, crate::REPORTER_WORKLOAD), "SetAside", note));
         self.outbox.push(self.log(Level::Error, "object set aside", &[("object", object), ("why", &why)]));
-        self.aside.insert(object.clone(), Aside { version, why, job: None });
+        let version = version.map(Version::Of);
+        self.aside.insert(object.clone(), Aside { version, why, pause, next: Next::Same, job });
+        self.mark_workloads_of(object);
+        self.aside_job_seen(object);
     }
 
     /// Gives an object back unless it is left out. A job that is left out is looked at only to see whether it runs.
     pub(crate) fn unless_aside(&mut self, reference: &ObjectRef, object: Object) -> Option<Object> {
         let Some(aside) = self.aside.get_mut(reference) else { return Some(object) };
         let seen = Version::of(&object);
-        if aside.version.is_some() && aside.version != seen {
-            self.aside.remove(reference);
+        let changed = aside.version.is_some() && aside.version != seen;
+        if changed && aside.pause == 0 {
+            self.let_in(reference);
             return Some(object);
         }
-        aside.version = seen;
-        if let Object::Job(view) = object
+        if let Object::Job(view) = &object
             && is_suspended_by_field(view.job.kind)
         {
-            let key = JobKey::of(&view.job);
             match &mut aside.job {
-                Some(job) => job.view = kept(*view),
-                job => *job = Some(AsideJob { view: kept(*view), open: None, retry: Retry::default() }),
+                Some(job) => job.seen(view),
+                job => *job = Some(AsideJob::new(view)),
             }
-            self.dirty.jobs.insert(key);
         }
+        if changed || !matches!(aside.next, Next::Same) {
+            aside.next = Next::Changed(Box::new(object));
+        } else {
+            aside.version = seen;
+        }
+        self.aside_job_seen(reference);
         None
+    }
+
+    /// Everything is listed: from now on the pauses of objects that are left out count.
+    pub(crate) fn begin_pauses(&mut self) {
+        for (object, aside) in self.aside.iter().filter(|(_, aside)| aside.pause > 0) {
+            self.timers.insert((later(self.now, i64::from(aside.pause)), Alarm::Aside(object.clone())));
+        }
+    }
+
+    /// The pause of an object is over: if it changed meanwhile, it is looked at again.
+    pub(crate) fn end_pause(&mut self, object: &ObjectRef) {
+        let Some(aside) = self.aside.get_mut(object).filter(|aside| aside.pause > 0) else { return };
+        aside.pause = 0;
+        match std::mem::take(&mut aside.next) {
+            Next::Same => {}
+            Next::Gone => self.let_in(object),
+            Next::Changed(next) => {
+                self.let_in(object);
+                self.observe_object(*next);
+            }
+        }
+    }
+
+    /// An object is not left out any more.
+    fn let_in(&mut self, object: &ObjectRef) {
+        self.aside.remove(object);
+        self.mark_workloads_of(object);
+    }
+
+    /// A job that is left out was seen: it may have to stop, and its Workloads may end. What was known of its pods is out of date.
+    fn aside_job_seen(&mut self, object: &ObjectRef) {
+        let Some(job) = self.aside.get(object).and_then(|aside| aside.job.as_ref()) else { return };
+        let key = JobKey::of(&job.view.job);
+        let mut owned = self.world.owned(&job.view.job.uid);
+        owned.retain(|workload| workload.namespace == key.namespace);
+        for workload in &owned {
+            self.left.forget(workload);
+        }
+        self.dirty.workloads.extend(owned);
+        self.dirty.jobs.insert(key);
+    }
+
+    /// Marks the Workloads of a job that is left out now, or was.
+    fn mark_workloads_of(&mut self, job: &ObjectRef) {
+        let own = self
+            .world
+            .workloads
+            .iter()
+            .filter(|(key, entry)| key.namespace == job.namespace && is_owned_by(&entry.object, job));
+        self.dirty.workloads.extend(own.map(|(key, _)| key.clone()));
+    }
+
+    /// The job of a Workload, if it is left out.
+    pub(crate) fn left_out(&self, entry: &WorkloadEntry) -> Option<&Aside> {
+        if self.aside.is_empty() || self.world.job_of(entry).is_some() {
+            return None;
+        }
+        let namespace = entry.object.metadata.namespace.as_deref().unwrap_or_default();
+        let is_its = |aside: &Aside| match &aside.job {
+            Some(job) => entry.owner.as_deref() == Some(&*job.view.job.uid),
+            None => !matches!(aside.next, Next::Gone),
+        };
+        let mut all = self.aside.iter().filter(|(object, _)| *object.namespace == *namespace);
+        all.find(|(object, aside)| is_owned_by(&entry.object, object) && is_its(aside))
+            .map(|(_, aside)| aside)
     }
 
     /// Marks all jobs, also those that are left out.
@@ -164,11 +250,15 @@ impl Engine {
         // Workloads in other namespaces only claim to be its own.
         let is_its_own =
             |workload: &WorkloadKey| workload.namespace == view.job.namespace && named(view, workload);
+        // One that is deleted goes once its job has stopped, or is gone.
+        let leaves = |workload: &WorkloadKey| {
+            !view.deleting && self.world.workloads[workload].object.metadata.deletion_timestamp.is_some()
+        };
         let is_admitted = || {
             self.world.owned(&view.job.uid).iter().filter(|workload| is_its_own(workload)).any(|workload| {
                 let status = &self.world.workloads[workload].object.status;
                 let is_over = is(status, Type::Finished) || is(status, Type::Evicted);
-                is(status, Type::Admitted) && !is_over
+                is(status, Type::Admitted) && !is_over && !leaves(workload)
             })
         };
         let is_unadmitted = match self.standing(view) {
@@ -201,12 +291,17 @@ impl Engine {
         match result {
             Ok(object) => {
                 job.retry.succeeded(open.purpose);
+                let mut stopped = false;
                 if let Some(Object::Job(view)) = object {
                     // It was changed by this write alone.
                     aside.version = Some(Version::Of(view.resource_version.clone()));
-                    job.view = kept((**view).clone());
+                    job.seen(view);
+                    stopped = view.suspended;
                 }
                 self.outbox.extend(open.then.clone());
+                if stopped {
+                    self.aside_job_seen(&open.object);
+                }
             }
             Err(error) => {
                 let key = JobKey::of(&job.view.job);
@@ -234,10 +329,13 @@ fn is_suspended_by_field(kind: JobKind) -> bool {
     !kind.integration().of_pods && !kind.integration().suspends_pods
 }
 
-/// A job without its templates, which are most of it.
-fn kept(mut view: JobView) -> Arc<JobView> {
-    for set in &mut view.pod_sets {
-        (set.template, set.unwritten) = (None, None);
+/// Whether a Workload names a job as its owner, or belongs to a group of pods, of which that may be one.
+fn is_owned_by(workload: &slim::Workload, job: &ObjectRef) -> bool {
+    let Kind::Job(kind) = job.kind else { return false };
+    if is_of_group(workload) {
+        return kind.integration().of_pods;
     }
-    Arc::new(view)
+    controller(workload).is_some_and(|owner| {
+        *owner.name == *job.name && JobKind::from_owner(&owner.api_version, &owner.kind) == Some(kind)
+    })
 }

@@ -231,6 +231,7 @@ impl Engine {
             Input::Listed { kind, present, as_of } => self.reconcile_list(kind, present, as_of),
             Input::Synced => {
                 self.synced = true;
+                self.begin_pauses();
                 self.journal_missed();
                 // All Workloads are looked at: which queues are active since then is no reason to do it twice.
                 self.collect_queue_changes();
@@ -245,7 +246,7 @@ impl Engine {
                 }
             }
             Input::Written { id, result } => self.answered(id, result),
-            Input::SetAside { object, why } => self.set_aside(&object, why),
+            Input::SetAside { object, version, why, pause } => self.set_aside(&object, version, why, pause),
             Input::Backlog(writes) => self.backlog_changed(writes),
             Input::Tick => {}
         }
@@ -360,6 +361,7 @@ impl Engine {
             }
             Alarm::Object(object) => self.dirty.mark(object),
             Alarm::Reasons => self.next_turn(),
+            Alarm::Aside(object) => self.end_pause(&object),
             Alarm::Hotswap => self.hotswap_stale(),
             // The cycle that it wakes sets them.
             Alarm::Capacity => {}

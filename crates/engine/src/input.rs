@@ -305,6 +305,33 @@ impl Object {
             name: metadata.name.as_deref().unwrap_or_default().into(),
         }
     }
+
+    /// The object's `metadata.resourceVersion`, if it has one.
+    pub fn version(&self) -> Option<&str> {
+        let metadata = match self {
+            Self::Job(view) => return Some(&view.resource_version),
+            Self::QueuedPod(member) => return Some(&member.resource_version),
+            Self::Template(template) => return Some(&template.resource_version),
+            Self::ResourceFlavor(object) => &object.metadata,
+            Self::ClusterQueue(object) => &object.metadata,
+            Self::LocalQueue(object) => &object.metadata,
+            Self::Cohort(object) => &object.metadata,
+            Self::AdmissionCheck(object) => &object.metadata,
+            Self::Topology(object) => &object.metadata,
+            Self::Workload(object) => &object.metadata,
+            Self::WorkloadPriorityClass(object) => &object.metadata,
+            Self::PriorityClass(object) => &object.metadata,
+            Self::Namespace(object) => &object.metadata,
+            Self::Node(object) => &object.metadata,
+            Self::Pod(object) => &object.metadata,
+            Self::JobPod(object) => &object.metadata,
+            Self::LimitRange(object) => &object.metadata,
+            Self::RuntimeClass(object) => &object.metadata,
+            Self::ProvisioningRequestConfig(object) => &object.metadata,
+            Self::ProvisioningRequest(object) => &object.metadata,
+        };
+        metadata.resource_version.as_deref()
+    }
 }
 
 /// Why a write failed, as far as it matters for what to do next.
@@ -418,12 +445,17 @@ pub enum Input {
         /// The answer.
         result: Result<Option<Object>, WriteError>,
     },
-    /// The object made the engine panic: it is left out from now on, until it changes.
+    /// The object made the engine panic, or could not be read or written without a panic: it is left out from now on, until it changes.
     SetAside {
         /// Which object.
         object: ObjectRef,
+        /// The version that is left out; empty if that could not be read: any version that can be read is another one. Without it, the next version
+        /// that is seen is left out.
+        version: Option<String>,
         /// The panic's message.
         why: String,
+        /// For how many seconds after [`Input::Synced`] it is left out even if it changes.
+        pause: u32,
     },
     /// The number of writes that wait to be sent.
     Backlog(WaitingWrites),

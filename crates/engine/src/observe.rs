@@ -282,7 +282,7 @@ impl Engine {
             return;
         }
         let name = &object.name;
-        self.aside.remove(object);
+        self.aside_gone(object);
         self.statuses.remove(object);
         if matches!(object.kind, Kind::ClusterQueue | Kind::LocalQueue | Kind::Cohort | Kind::ResourceFlavor)
         {

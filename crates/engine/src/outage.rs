@@ -88,7 +88,7 @@ impl Engine {
             Alarm::Object(object) => {
                 self.statuses.get_mut(object).is_some_and(|entry| entry.retry.ends_pause(now))
             }
-            Alarm::Hotswap | Alarm::Capacity | Alarm::Place(_) | Alarm::Reasons => false,
+            Alarm::Hotswap | Alarm::Capacity | Alarm::Place(_) | Alarm::Reasons | Alarm::Aside(_) => false,
         };
         if ended {
             self.wake(alarm);

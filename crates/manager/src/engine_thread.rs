@@ -337,7 +337,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
     }
 
     fn apply(&mut self, input: Input, document: Document) {
-        let subject = subject(&input);
+        let (subject, version) = (subject(&input), version(&input));
         if let Input::Leader(leading) = input {
             self.leading = leading;
         }
@@ -348,7 +348,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         }
         let machine = &mut self.machine;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| machine.apply(now, input))) {
-            self.recover(subject, &text(&*panic));
+            self.recover(subject, version, &text(&*panic));
         }
     }
 
@@ -373,7 +373,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             }
             Err(panic) => {
                 let last = self.last.clone();
-                self.recover(last, &text(&*panic));
+                self.recover(last, None, &text(&*panic));
                 true
             }
         }
@@ -383,14 +383,25 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
     fn aside(&mut self, object: ObjectRef, why: &str) {
         error!(object = %object, why, "the manager failed on this object: it is set aside until it changes");
         self.outlet.set_aside(&object, why);
-        // The engine has not seen this version; what it knew of the object is not true any more. It receives the next version that can be read.
-        self.apply(Input::Deleted { object, uid: None }, None);
+        // The engine has not seen this version, or cannot have it written. It takes the next version that can be read.
+        let version = Some(String::new());
+        self.apply(Input::SetAside { object, version, why: why.to_owned(), pause: 0 }, None);
     }
 
-    /// Sets the causing object aside, and rebuilds the engine without it.
-    fn recover(&mut self, subject: Option<ObjectRef>, why: &str) {
+    /// Sets the causing object aside, and rebuilds the engine without it. `subject` is what came last, in this `version`.
+    fn recover(&mut self, subject: Option<ObjectRef>, version: Option<String>, why: &str) {
         let machine = &self.machine;
         let named = catch_unwind(AssertUnwindSafe(|| machine.suspect())).ok().flatten();
+        let version_of = |object: &ObjectRef| {
+            let known = || machine.version_of(object).map(|(_, version)| version.to_owned());
+            catch_unwind(AssertUnwindSafe(known)).ok().flatten()
+        };
+        let version = match &named {
+            Some(object) if subject.as_ref() != Some(object) => version_of(object),
+            _ => version.or_else(|| version_of(subject.as_ref()?)),
+        };
+        // What several pods make together has none.
+        let version = version.filter(|version| !version.is_empty());
         let cause = match named {
             Some(object) => Cause::Named(object),
             None => subject.map_or(Cause::Unknown, Cause::Guessed),
@@ -400,6 +411,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
             Verdict::SetAside(object) => {
                 error!(object = %object, why, "the engine failed on this object: it is set aside until it changes");
                 self.outlet.set_aside(&object, why);
+                self.blame.note_version(&object, version);
             }
             verdict => {
                 error!(cause = %known, why, "the engine failed, and no object explains it");
@@ -420,9 +432,7 @@ impl<M: Machine, B: Fn() -> M, O: Outlet> Runner<M, B, O> {
         if let Some(recorder) = &mut self.recorder {
             recorder.rebuilt(now);
         }
-        let aside: Vec<_> = self.blame.aside().cloned().collect();
-        let aside = aside.into_iter().map(|(object, why)| Input::SetAside { object, why });
-        for input in aside.chain([Input::Leader(self.leading)]) {
+        for input in self.blame.leave_out().into_iter().chain([Input::Leader(self.leading)]) {
             if let Some(recorder) = &mut self.recorder {
                 recorder.input(now, &input, None);
             }
@@ -436,6 +446,16 @@ fn subject(input: &Input) -> Option<ObjectRef> {
     match input {
         Input::Applied(object) | Input::Written { result: Ok(Some(object)), .. } => Some(object.object_ref()),
         Input::Deleted { object, .. } | Input::SetAside { object, .. } => Some(object.clone()),
+        _ => None,
+    }
+}
+
+/// The version of the object that was seen.
+fn version(input: &Input) -> Option<String> {
+    match input {
+        Input::Applied(object) | Input::Written { result: Ok(Some(object)), .. } => {
+            object.version().map(str::to_owned)
+        }
         _ => None,
     }
 }

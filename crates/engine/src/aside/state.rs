@@ -21,34 +21,25 @@ pub(crate) enum Version {
 impl Version {
     /// The version of an object; `None` if the object does not have one.
     pub fn of(object: &Object) -> Option<Self> {
-        let metadata = match object {
-            Object::Job(view) => return Some(Self::Of(view.resource_version.clone())),
-            Object::QueuedPod(member) => return Some(Self::Of(member.resource_version.clone())),
-            Object::Template(template) => return Some(Self::Of(template.resource_version.clone())),
-            Object::Node(node) => {
-                let mut node = node.clone();
-                node.metadata.resource_version = None;
-                return Some(Self::Node(node));
-            }
-            Object::ResourceFlavor(object) => &object.metadata,
-            Object::ClusterQueue(object) => &object.metadata,
-            Object::LocalQueue(object) => &object.metadata,
-            Object::Cohort(object) => &object.metadata,
-            Object::AdmissionCheck(object) => &object.metadata,
-            Object::Topology(object) => &object.metadata,
-            Object::Workload(object) => &object.metadata,
-            Object::WorkloadPriorityClass(object) => &object.metadata,
-            Object::PriorityClass(object) => &object.metadata,
-            Object::Namespace(object) => &object.metadata,
-            Object::Pod(object) => &object.metadata,
-            Object::JobPod(object) => &object.metadata,
-            Object::LimitRange(object) => &object.metadata,
-            Object::RuntimeClass(object) => &object.metadata,
-            Object::ProvisioningRequestConfig(object) => &object.metadata,
-            Object::ProvisioningRequest(object) => &object.metadata,
-        };
-        metadata.resource_version.clone().map(Self::Of)
+        if let Object::Node(node) = object {
+            let mut node = node.clone();
+            node.metadata.resource_version = None;
+            return Some(Self::Node(node));
+        }
+        object.version().map(|version| Self::Of(version.to_owned()))
     }
+}
+
+/// What became of an object since its pause began.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Next {
+    /// Nothing.
+    #[default]
+    Same,
+    /// It changed: its newest version.
+    Changed(Box<Object>),
+    /// It is gone.
+    Gone,
 }
 
 /// An object that made the engine panic.
@@ -58,6 +49,10 @@ pub(crate) struct Aside {
     pub version: Option<Version>,
     /// The panic's message.
     pub why: String,
+    /// For how many seconds after everything is listed other versions are left out, too; 0 once that is over.
+    pub pause: u32,
+    /// What the end of the pause is for.
+    pub next: Next,
     /// The job as it was seen, if it is one that could run without being admitted.
     pub job: Option<AsideJob>,
 }
@@ -71,4 +66,37 @@ pub(crate) struct AsideJob {
     pub open: Option<EffectId>,
     /// How such writes fare.
     pub retry: Retry,
+}
+
+impl Aside {
+    /// Whether it is a job that runs, and is not being deleted.
+    pub fn goes_on(&self) -> bool {
+        let view = self.job.as_ref().map(|job| &job.view);
+        view.is_some_and(|view| !view.suspended && view.finished.is_none() && !view.deleting)
+    }
+}
+
+impl AsideJob {
+    /// A job without its templates, which are most of it.
+    pub fn new(view: &JobView) -> Self {
+        Self { view: kept(view), open: None, retry: Retry::default() }
+    }
+
+    /// Takes in how it is now.
+    pub fn seen(&mut self, view: &JobView) {
+        self.view = kept(view);
+    }
+
+    /// Whether neither its spec nor its status says that it has pods, or will have some.
+    pub fn seems_stopped(&self) -> bool {
+        self.view.suspended && (self.view.activity_unknown || !self.view.active)
+    }
+}
+
+fn kept(view: &JobView) -> Arc<JobView> {
+    let mut view = view.clone();
+    for set in &mut view.pod_sets {
+        (set.template, set.unwritten) = (None, None);
+    }
+    Arc::new(view)
 }

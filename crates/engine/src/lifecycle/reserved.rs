@@ -25,6 +25,9 @@ const REVOKED: &str = "Quota was reserved by a former leader, and other Workload
 impl Engine {
     /// A Workload that holds quota: checks, stopped queues, timeouts.
     pub(super) fn reconcile_reserved(&mut self, key: &WorkloadKey) {
+        if self.end_left_out(key) {
+            return;
+        }
         if is(self.world.workloads[key].status(), Type::Evicted) {
             self.end_backoff(key);
             return;

@@ -32,6 +32,11 @@ impl Engine {
         if self.is_active(key) && self.keeps_until_overdue(key, &view.job.uid, workload) {
             return;
         }
+        self.release_evicted(workload, &evicted.reason);
+    }
+
+    /// None of the pods of an evicted Workload is active any more.
+    fn release_evicted(&mut self, workload: &WorkloadKey, why: &str) {
         self.left.forget(workload);
         let entry = &self.world.workloads[workload];
         let queue = entry.status().admission.as_ref().map(|a| a.cluster_queue.clone()).unwrap_or_default();
@@ -40,9 +45,32 @@ impl Engine {
         let then = vec![self.log(
             Level::Info,
             "quota released",
-            &[("workload", workload), ("queue", &queue), ("reason", &evicted.reason)],
+            &[("workload", workload), ("queue", &queue), ("reason", &why)],
         )];
         self.write_status(workload, Purpose::ReleaseQuota, next, then);
+    }
+
+    /// A Workload with quota whose job is left out, because it made the engine panic: once that is evicted and has stopped, or is over, its pods are
+    /// looked for, and when there are none the quota is given back. Returns whether it is, or waits for that.
+    pub(super) fn end_left_out(&mut self, workload: &WorkloadKey) -> bool {
+        let entry = &self.world.workloads[workload];
+        let Some(job) = self.left_out(entry).and_then(|aside| aside.job.as_ref()) else { return false };
+        let evicted = conditions::find(&entry.status().conditions, Type::Evicted.as_str());
+        let evicted = evicted.filter(|evicted| evicted.status == "True" && job.seems_stopped());
+        let evicted = evicted.map(|evicted| evicted.reason.clone());
+        let view = Arc::clone(&job.view);
+        if view.finished.is_none() && evicted.is_none() {
+            return false;
+        }
+        if self.keeps_for_left(workload) {
+            return true;
+        }
+        if let Some(finished) = &view.finished {
+            self.declare_finished(&JobKey::of(&view.job), &view, workload, finished);
+        } else {
+            self.release_evicted(workload, &evicted.unwrap_or_default());
+        }
+        true
     }
 
     /// A Workload is being deleted: its job stops, then it loses our finalizer.
@@ -106,6 +134,17 @@ impl Engine {
         if self.has_pods_after_end(key, view) && self.keeps_until_overdue(key, &view.job.uid, workload) {
             return;
         }
+        self.declare_finished(key, view, workload, finished);
+    }
+
+    /// A job ended, and none of its pods is active any more.
+    fn declare_finished(
+        &mut self,
+        key: &JobKey,
+        view: &JobView,
+        workload: &WorkloadKey,
+        finished: &JobFinished,
+    ) {
         let entry = &self.world.workloads[workload];
         let why = if finished.success { reason::SUCCEEDED } else { reason::FAILED };
         let mut next = entry.status().clone();

@@ -13,6 +13,7 @@ use sluice_core::{TopologyState, WorkloadKey, WorkloadState};
 
 use super::body::strict_patch;
 use super::transition::{self, Eviction, TransitionContext};
+use crate::aside::state::Aside;
 use crate::config::Part;
 use crate::effect::Purpose;
 use crate::engine::{Alarm, Engine};
@@ -67,11 +68,13 @@ impl Engine {
         let mut spec =
             ingested::spec(kept, &entry.object, &entry.object.status, &entry.nodes, around, &self.config);
         spec.replaces = self.replaced_slice(key);
-        if !entry.object.spec.active && self.job_is_gone(entry) && !self.left.waits(key) {
+        let left_out = self.left_out(entry).is_some();
+        if !entry.object.spec.active && !left_out && self.job_is_gone(entry) && !self.left.waits(key) {
             // It runs nothing, and no job will give its quota back.
             spec.state = WorkloadState::Inactive;
         }
-        if matches!(spec.state, WorkloadState::Pending { .. }) && self.is_moving(key) {
+        // Nothing would start a job that is left out.
+        if matches!(spec.state, WorkloadState::Pending { .. }) && (left_out || self.is_moving(key)) {
             spec.state = WorkloadState::Inactive;
         }
         match &mut spec.state {
@@ -204,8 +207,9 @@ impl Engine {
         if object.metadata.deletion_timestamp.is_some() {
             if held && self.job_is_gone(entry) && !self.is_cleaned_up_after(entry) {
                 let unfinished = !is(entry.status(), Type::Finished);
+                let runs = self.left_out(entry).is_some_and(Aside::goes_on);
                 // Pods that terminate still use its quota.
-                if self.leftovers_are_active(key) || self.keeps_for_left(key) {
+                if runs || self.leftovers_are_active(key) || self.keeps_for_left(key) {
                     return true;
                 }
                 if orphan && unfinished {
@@ -244,7 +248,7 @@ impl Engine {
         self.write_status(key, Purpose::Finish, next, Vec::new());
     }
 
-    /// Whether nothing exists any more that would stop the workload's pods.
+    /// Whether nothing is known any more that would stop the workload's pods.
     pub(super) fn job_is_gone(&self, entry: &WorkloadEntry) -> bool {
         if self.world.job_of(entry).is_some() {
             return false;

@@ -9,7 +9,8 @@ use sluice_engine::{Engine, EngineConfig, Input, Kind, ObjectRef, Purpose, Write
 
 use crate::kinds::{restart_with, suspended_by_field};
 use crate::model::build::{job, made_by};
-use crate::model::{Api, Cluster, KINDS};
+use crate::model::{Api, Cluster, KINDS, condition};
+use crate::pods::runs;
 use crate::unadmitted::{ADMITTED, cluster, halts, running, set, workload};
 
 fn reference(c: &Cluster, name: &str) -> ObjectRef {
@@ -17,13 +18,24 @@ fn reference(c: &Cluster, name: &str) -> ObjectRef {
     ObjectRef::namespaced(Kind::Job(job.kind), Arc::clone(&job.namespace), Arc::clone(&job.name))
 }
 
+/// What the manager tells an engine about an object that made the one before panic in this version.
+fn left_out(object: &ObjectRef, version: Option<&str>, pause: u32) -> Input {
+    let (object, version) = (object.clone(), version.map(str::to_owned));
+    Input::SetAside { object, version, why: "a bug".to_owned(), pause }
+}
+
 /// Replaces the engine as the manager does after a panic on a job: the new one leaves it out from the beginning. Its controller writes nothing: a
 /// change would end that.
 fn set_aside(c: &mut Cluster, name: &str) {
+    set_aside_for(c, name, 0);
+}
+
+/// The same after several panics.
+fn set_aside_for(c: &mut Cluster, name: &str, pause: u32) {
     c.pods_vanish = false;
     let object = reference(c, name);
     c.engine = Engine::new(c.config.clone());
-    c.engine.apply(c.now, Input::SetAside { object, why: "a bug".to_owned() });
+    c.engine.apply(c.now, left_out(&object, None, pause));
     c.engine.apply(c.now, Input::Leader(true));
     for object in c.api.everything() {
         c.engine.apply(c.now, Input::Applied(object));
@@ -180,7 +192,7 @@ fn an_object_that_is_set_aside_is_forgotten_when_a_list_lacks_it() {
 /// An engine that leaves an object out, as it is now.
 fn leaving_out(api: &Api, object: &ObjectRef) -> Engine {
     let mut engine = Engine::new(EngineConfig::default());
-    engine.apply(api.now, Input::SetAside { object: object.clone(), why: "a bug".to_owned() });
+    engine.apply(api.now, left_out(object, None, 0));
     for _ in 0..2 {
         engine.apply(api.now, Input::Applied(api.seen(object)));
         assert!(engine.leaves_out(object), "{object}");
@@ -216,4 +228,186 @@ fn a_heartbeat_of_a_node_that_is_set_aside_is_no_change() {
     api.edit_status(&node, |now| *now = says("Unknown", "2026-01-01T00:00:20Z"));
     engine.apply(api.now, Input::Applied(api.seen(&node)));
     assert!(!engine.leaves_out(&node));
+}
+
+#[test]
+fn a_version_other_than_the_one_that_panicked_is_looked_at_also_if_it_is_the_first_that_is_seen() {
+    let mut c = cluster();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    let object = reference(&c, "a");
+    let version = c.api.job("a").view.resource_version.clone();
+    for (known, stays) in [(Some(&*version), true), (Some("1"), false), (Some(""), false), (None, true)] {
+        let mut engine = Engine::new(EngineConfig::default());
+        engine.apply(c.now, left_out(&object, known, 0));
+        engine.apply(c.now, Input::Applied(c.api.seen(&object)));
+        assert_eq!(engine.leaves_out(&object), stays, "{known:?}");
+    }
+}
+
+#[test]
+fn an_object_that_panicked_several_times_is_left_out_until_its_pause_is_over_whatever_becomes_of_it() {
+    let mut c = cluster();
+    running(&mut c, job("team-a", "a", "lq", 1, "1"));
+    set_aside_for(&mut c, "a", 60);
+    let object = reference(&c, "a");
+    for _ in 0..3 {
+        assert!(c.api.job("a").view.suspended, "it is not admitted");
+        c.advance(15);
+        assert!(c.engine.leaves_out(&object));
+        c.api.edit_job("a", |job| (job.view.suspended, job.started_by_user) = (false, true));
+        c.settle();
+    }
+    c.pods_vanish = true;
+    c.advance(14);
+    assert!(c.engine.leaves_out(&object));
+    c.advance(1);
+    assert!(!c.engine.leaves_out(&object));
+    assert!(runs(&c, "a"), "its newest version is suspended, and has no pods");
+}
+
+#[test]
+fn an_object_that_comes_again_during_its_pause_is_left_out_and_one_that_does_not_is_forgotten() {
+    for again in [true, false] {
+        let mut c = cluster();
+        c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        set_aside_for(&mut c, "a", 60);
+        let object = reference(&c, "a");
+        c.api.delete_job("a");
+        c.settle();
+        let revision = c.api.revision();
+        c.list(object.kind, Vec::new(), revision);
+        if again {
+            c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+        }
+        c.advance(59);
+        assert!(c.engine.leaves_out(&object));
+        c.advance(1);
+        assert!(!c.engine.leaves_out(&object));
+        assert!(!again || runs(&c, "a"));
+    }
+}
+
+/// A job that has all the quota, and one that waits for that.
+fn with_a_waiter() -> Cluster {
+    let mut c = cluster();
+    for name in ["a", "b"] {
+        c.api.add_job(job("team-a", name, "lq", 1, "1"));
+        c.advance(1);
+    }
+    assert!(runs(&c, "a") && !runs(&c, "b"));
+    c
+}
+
+fn workload_of(c: &Cluster, name: &str) -> ObjectRef {
+    Api::workload_ref(&c.workload(name))
+}
+
+fn deactivate(c: &mut Cluster, name: &str) {
+    let workload = workload_of(c, name);
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.settle();
+}
+
+/// The controller reports that the job has no pods any more, and the engine panics once more.
+fn shows_no_pods(c: &mut Cluster, name: &str) {
+    c.api.edit_job(name, |job| job.view.active = false);
+    set_aside(c, name);
+}
+
+#[test]
+fn a_job_that_is_set_aside_gives_its_quota_back_after_its_eviction_once_its_pods_are_gone() {
+    let mut c = with_a_waiter();
+    set_aside(&mut c, "a");
+    let uid = Arc::clone(&c.api.job("a").view.job.uid);
+    deactivate(&mut c, "a");
+    assert!(c.api.job("a").view.suspended);
+    c.advance(600);
+    assert!(!runs(&c, "b"), "its status shows pods");
+    c.api.ending_pods.insert(uid);
+    shows_no_pods(&mut c, "a");
+    c.advance(600);
+    assert!(!runs(&c, "b"), "its pods still end");
+    c.api.ending_pods.clear();
+    c.advance(31);
+    assert!(runs(&c, "b"));
+    assert!(c.engine.leaves_out(&reference(&c, "a")));
+}
+
+#[test]
+fn a_job_that_is_set_aside_gives_its_quota_back_after_its_end() {
+    let mut c = with_a_waiter();
+    c.api.finish_job("a", true);
+    set_aside(&mut c, "a");
+    c.advance(31);
+    assert_eq!(condition(&c.workload("a"), "Finished"), "True");
+    assert!(runs(&c, "b"));
+}
+
+#[test]
+fn a_deactivated_workload_keeps_its_quota_until_its_job_that_is_set_aside_has_stopped() {
+    let mut c = with_a_waiter();
+    set_aside(&mut c, "a");
+    c.slow = Some(Purpose::SuspendJob);
+    deactivate(&mut c, "a");
+    c.advance(600);
+    assert!(!c.api.job("a").view.suspended && !runs(&c, "b"));
+    c.release();
+    shows_no_pods(&mut c, "a");
+    c.advance(31);
+    assert!(runs(&c, "b"));
+}
+
+#[test]
+fn a_workload_that_is_deleted_goes_once_its_job_that_is_set_aside_has_stopped() {
+    let mut c = with_a_waiter();
+    set_aside(&mut c, "a");
+    let workload = workload_of(&c, "a");
+    let uid = Arc::clone(&c.api.job("a").view.job.uid);
+    c.slow = Some(Purpose::SuspendJob);
+    c.api.delete(&workload);
+    c.advance(600);
+    assert!(!c.api.job("a").view.suspended && !runs(&c, "b"));
+    c.api.ending_pods.insert(uid);
+    c.release();
+    c.advance(600);
+    assert!(c.api.job("a").view.suspended && !runs(&c, "b"));
+    c.api.ending_pods.clear();
+    c.advance(31);
+    assert!(runs(&c, "b") && c.api.json(&workload).is_none());
+}
+
+#[test]
+fn a_waiting_job_that_is_set_aside_gets_no_quota_until_it_changes() {
+    let mut c = with_a_waiter();
+    c.api.add_job(job("team-a", "next", "lq", 1, "1"));
+    c.settle();
+    set_aside(&mut c, "b");
+    c.api.finish_job("a", true);
+    c.advance(31);
+    assert!(runs(&c, "next") && condition(&c.workload("b"), "QuotaReserved") != "True");
+    c.api.edit_job("b", |job| {
+        job.view.labels.insert("mended".to_owned(), "yes".to_owned());
+    });
+    c.api.finish_job("next", true);
+    c.advance(31);
+    assert!(runs(&c, "b"));
+}
+
+#[test]
+fn a_job_whose_writes_panic_is_held_as_it_was_seen_last() {
+    let mut c = with_a_waiter();
+    c.pods_vanish = false;
+    let object = reference(&c, "a");
+    // So says the part of the manager that makes the patches.
+    c.engine.apply(c.now, left_out(&object, Some(""), 0));
+    c.settle();
+    assert!(!c.api.job("a").view.suspended);
+    deactivate(&mut c, "a");
+    assert!(c.api.job("a").view.suspended && c.engine.leaves_out(&object));
+    assert_eq!((halts(&c, "a"), c.written(Purpose::StopJob)), (1, 0));
+    c.advance(600);
+    assert!(!runs(&c, "b"), "its status shows pods");
+    c.api.edit_job("a", |job| job.view.active = false);
+    c.advance(31);
+    assert!(runs(&c, "b") && !c.engine.leaves_out(&object));
 }

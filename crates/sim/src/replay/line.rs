@@ -95,7 +95,12 @@ pub(super) enum Line {
     SetAside {
         at: Timestamp,
         name: Name,
+        /// Not in logs of older versions, and no pause.
+        #[serde(default)]
+        version: Option<String>,
         why: String,
+        #[serde(default)]
+        pause: u32,
     },
     Backlog {
         at: Timestamp,
@@ -201,7 +206,13 @@ fn input_line(at: Timestamp, input: &Input, document: Option<Value>) -> Line {
             object: matches!(result, Ok(Some(_))).then(|| document.unwrap_or_default()),
             error: result.as_ref().err().map(error_parts),
         },
-        Input::SetAside { object, why } => Line::SetAside { at, name: object.into(), why: why.clone() },
+        Input::SetAside { object, version, why, pause } => Line::SetAside {
+            at,
+            name: object.into(),
+            version: version.clone(),
+            why: why.clone(),
+            pause: *pause,
+        },
         Input::Backlog(WaitingWrites { all, ahead, busy }) => {
             Line::Backlog { at, writes: *all, ahead: Some(*ahead), busy: *busy }
         }
@@ -294,7 +305,9 @@ pub(super) fn input_of(line: Line) -> Result<(Timestamp, Input), ReplayError> {
             };
             (at, Input::Written { id: EffectId(id), result })
         }
-        Line::SetAside { at, name, why } => (at, Input::SetAside { object: name.reference()?, why }),
+        Line::SetAside { at, name, version, why, pause } => {
+            (at, Input::SetAside { object: name.reference()?, version, why, pause })
+        }
         Line::Backlog { at, writes: all, ahead, busy } => {
             (at, Input::Backlog(WaitingWrites { all, ahead: ahead.unwrap_or(all), busy }))
         }
