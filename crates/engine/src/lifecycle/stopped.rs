@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// A Workload with quota whose job is left out, because it made the engine panic: once that is evicted and has stopped, or is over, its pods are
-    /// looked for, and when there are none the quota is given back. Returns whether it is, or waits for that.
+    /// looked for, and when there are none the quota is given back. Returns whether nothing else is to be done.
     pub(super) fn end_left_out(&mut self, workload: &WorkloadKey) -> bool {
         let entry = &self.world.workloads[workload];
         let Some(job) = self.left_out(entry).and_then(|aside| aside.job.as_ref()) else { return false };
@@ -63,7 +63,8 @@ impl Engine {
             return false;
         }
         if self.keeps_for_left(workload) {
-            return true;
+            // The pause of an evicted one may end meanwhile.
+            return view.finished.is_some();
         }
         if let Some(finished) = &view.finished {
             self.declare_finished(&JobKey::of(&view.job), &view, workload, finished);
