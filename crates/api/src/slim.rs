@@ -26,7 +26,7 @@ pub use cluster::{LimitItem, LimitRange, Namespace, Node, PriorityClass, Runtime
 pub use job_pod::{DISRUPTION_TARGET, JobPod, PodPlacement, TOPOLOGY_ANNOTATIONS};
 pub use pod::{Container, PodTemplate, Resources};
 pub use provisioning::ProvisioningRequest;
-pub use raw::Raw;
+pub use raw::{AnyJson, Raw, is_too_deep};
 pub use workload::{PodSet, Workload, WorkloadRest, WorkloadSpec};
 
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sluice_api::slim::Raw;
 
 use crate::list::{Pages, without_clutter};
 
@@ -206,7 +207,7 @@ fn take(
 ) -> Result<Option<String>, Stop> {
     let page: Page<'_> = serde_json::from_slice(bytes).map_err(Stop::Form)?;
     for item in page.items.into_iter().flatten() {
-        let object: Value = serde_json::from_str(item.get()).map_err(Stop::Form)?;
+        let Raw(object) = serde_json::from_str(item.get()).map_err(Stop::Form)?;
         let Some(kept) = keep(without_clutter(object)) else { continue };
         if part.found.len() >= most {
             return Err(Stop::Most);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::Client;
 use serde_json::Value;
+use sluice_api::slim::AnyJson;
 
 /// A question is asked so often at most.
 const TRIES: usize = 10;
@@ -11,12 +12,12 @@ const TRIES: usize = 10;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reads a document. An answer that says after how many seconds to ask again is waited for: at most 10 times, and 60 s in all. That there are too
-/// many requests says so, too.
+/// many requests says so, too. Of what is nested very deeply, the lowest levels are not read.
 ///
 /// # Errors
 /// When the API server does not answer, or refuses and does not want to be asked again, or still does after that.
 pub async fn get(client: &Client, request: http::Request<Vec<u8>>) -> kube::Result<Value> {
-    let ask = async || client.request(request.clone()).await;
+    let ask = async || client.request(request.clone()).await.map(|AnyJson(document)| document);
     patiently(ask, async |wait| tokio::time::sleep(wait).await).await
 }
 

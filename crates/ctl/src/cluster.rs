@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use kube::Client;
 use serde_json::Value;
 use sluice_api::names::dns1123_subdomain_error;
+use sluice_api::slim::AnyJson;
 use sluice_client::list::{self, Pages};
 use sluice_client::patience;
 use sluice_sim::Kind;
@@ -51,7 +52,7 @@ pub async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Re
     let what = format!("{} {}", request.method(), request.uri().path());
     let answer = match *request.method() {
         http::Method::GET => patience::get(client, request).await,
-        _ => client.request(request).await,
+        _ => client.request(request).await.map(|AnyJson(document)| document),
     };
     match answer {
         // The API server's message names its subject itself.

@@ -47,6 +47,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sluice_api::gates::Gates;
 use sluice_api::job::{JobFinished, JobKind, JobView, PodSetInfo, Template, TemplateKind, TemplateRef};
+use sluice_api::slim::is_too_deep;
 
 pub use adapter::{Schema, State};
 pub use declared::{declare, declare_kinds};
@@ -56,9 +57,22 @@ pub use patch::{Patch, Step, applied_by};
 pub use pod_group::{PodGroup, path_of};
 pub use scheduling::StartError;
 
-/// A job as the engine sees it. An object of a kind that another controller manages has its metadata, and no pods.
+/// Why a job cannot be read that is nested too deeply.
+const TOO_DEEP: &str = "a queued job may not be nested more than 100 levels deep";
+
+/// A job as the engine sees it. An object of a kind that another controller manages has its metadata, and no pods; so has one that is nested too deeply
+/// to be read.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
-    registry::of(kind).observe(object)
+    let mut view = registry::of(kind).observe(object);
+    if is_too_deep(object) {
+        view.pod_sets.clear();
+        view.may_clean_up = false;
+        // No rule for what can be read holds for it.
+        view.status_unread = false;
+        view.on_hold = view.on_hold.map(|_| false);
+        view.invalid = Some(TOO_DEEP.to_owned());
+    }
+    view
 }
 
 /// Whether a job may have made a pod that names it as its controller, by name and labels. True if these are not known: for kinds that other

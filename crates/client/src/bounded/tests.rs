@@ -43,6 +43,21 @@ fn what_is_not_kept_costs_nothing_and_what_is_kept_is_counted() {
 }
 
 #[test]
+fn an_object_of_any_depth_does_not_hide_those_behind_it() {
+    for levels in [200, 10_000] {
+        let [begin, end] = [r#"{"a":"#, "}"].map(|part| part.repeat(levels));
+        let page = format!(
+            r#"{{"items":[{{"metadata":{{"name":"a"}},"spec":{begin}1{end}}},{{"metadata":{{"name":"b"}}}}]}}"#
+        );
+        let (budget, mut part) = (Budget::new(1 << 20), Part::default());
+        let stop = take(page.as_bytes(), 10, &budget, Some, &mut part).err();
+        assert!(stop.is_none(), "{levels}");
+        let names: Vec<_> = part.found.iter().map(|object| &object["metadata"]["name"]).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+}
+
+#[test]
 fn an_answer_may_be_empty_or_none() {
     let budget = Budget::new(1 << 20);
     for page in [json!({"items": null}), json!({}), json!({"items": [], "metadata": {"continue": ""}})] {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sluice_api::job::JobKind;
+use sluice_api::slim::is_too_deep;
 
 use crate::bulk::{Bulk, STARTED, excess_made};
-use crate::registry;
 use crate::review::Violations;
+use crate::{TOO_DEEP, registry};
 
 /// How many bytes the names and values of an object's annotations have at most, for the API server.
 const ALL: usize = 256 << 10;
@@ -90,6 +91,13 @@ pub(super) fn check_values(
     }
 }
 
+/// Refuses a managed job that is nested too deeply to be read. A job that was managed so, as `old`, may stay so.
+pub(super) fn check_levels(object: &Value, old: Option<&Value>, violations: &mut Violations) {
+    if is_too_deep(object) && !old.is_some_and(is_too_deep) {
+        violations.forbidden("spec", TOO_DEEP);
+    }
+}
+
 /// How long the object is as JSON.
 fn length(object: &Value) -> usize {
     struct Count(usize);
@@ -130,6 +138,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use serde_json::json;
     use sluice_api::gates::Gates;
+    use sluice_api::slim::raw::LEVELS;
 
     use super::*;
     use crate::review::Context;
@@ -315,6 +324,43 @@ mod tests {
         let view = crate::observe(JobKind::JOB, &tolerant(100_000, false));
         assert!(view.invalid.unwrap().starts_with("spec.template: Too long: "));
         assert!(view.pod_sets.is_empty());
+    }
+
+    #[test]
+    fn a_job_that_is_nested_too_deeply_is_refused_and_cannot_be_read() {
+        let deep = |levels: usize, labels: Value| {
+            let mut job = whole(2_000, true);
+            job["metadata"]["labels"] = labels;
+            // Below the object and its spec.
+            job["spec"]["x"] = (2..levels).fold(json!(1), |below, _| json!({"a": below}));
+            job
+        };
+        let (selector, labels) = (LabelSelector::default(), BTreeMap::new());
+        let context = Context {
+            manage_jobs_without_queue_name: false,
+            managed_jobs_namespace_selector: &selector,
+            namespace_labels: &labels,
+            default_local_queue: false,
+            default_priority_class: false,
+            managed_owner: false,
+            gatherer: None,
+            gates: Gates::default(),
+        };
+        let refused = |new: &Value, old: Option<&Value>| {
+            let denied = validate(JobKind::JOB, new, old, &context).err();
+            let message = format!("more than {LEVELS} levels");
+            denied.is_some_and(|denied| denied.to_string().contains(&message))
+        };
+        let queue = json!({"kueue.x-k8s.io/queue-name": "q"});
+        let (most, more) = (deep(LEVELS, queue.clone()), deep(LEVELS + 1, queue));
+        assert!(!refused(&most, None));
+        assert!(refused(&more, None) && refused(&more, Some(&most)));
+        assert!(!refused(&more, Some(&more)), "it was so before");
+        assert!(!refused(&deep(LEVELS + 1, json!({})), None), "it is not queued");
+        assert_eq!(crate::observe(JobKind::JOB, &most).invalid, None);
+        let view = crate::observe(JobKind::JOB, &more);
+        assert_eq!((view.invalid.as_deref(), view.pod_sets.len()), (Some(TOO_DEEP), 0));
+        assert!(view.suspended && view.queue_name.as_deref() == Some("q"));
     }
 
     #[test]

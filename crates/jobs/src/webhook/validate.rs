@@ -19,8 +19,8 @@ use crate::review::{Context, Denied, Meta, Violations, annotation_path, label_pa
 ///
 /// # Errors
 ///
-/// The violated rules: an invalid name or number in a label or annotation, a topology request or a field that its kind does not allow, too little
-/// room for the additions of a start, a change of an immutable field, such as the queue of a running job, or that a job without a queue is resumed
+/// The violated rules: an invalid name or number in a label or annotation, a topology request or a field that its kind does not allow, too many
+/// levels, too little room for the additions of a start, a change of an immutable field, such as the queue of a running job, or that a job without a queue is resumed
 /// where a new one would get the LocalQueue `default`.
 pub fn validate(
     kind: JobKind,
@@ -52,6 +52,7 @@ pub fn validate(
     if is_ours(&meta) {
         let was = old.filter(|_| before.as_ref().is_some_and(is_ours));
         bounds::check(kind, object, was, &mut violations);
+        bounds::check_levels(object, was, &mut violations);
         bounds::check_whole(kind, object, was, &mut violations);
         bounds::check_values(kind, object, was, context.managed_owner, &mut violations);
     }

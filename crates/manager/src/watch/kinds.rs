@@ -171,6 +171,28 @@ mod tests {
         assert_eq!(object.object_ref().to_string(), "JobSet ns/a");
     }
 
+    #[test]
+    fn a_job_of_any_depth_decodes_and_says_that_it_is_too_deep() {
+        let kind = JobKind::SPARK_APPLICATION;
+        let metadata =
+            json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 3});
+        for levels in [200, 10_000] {
+            let [begin, end] = [r#"{"a":"#, "}"].map(|part| part.repeat(levels));
+            for suspended in [true, false] {
+                let spec = format!(r#"{{"driver":{{"template":{begin}1{end}}},"suspend":{suspended}}}"#);
+                let text = format!(r#"{{"kind":"SparkApplication","metadata":{metadata},"spec":{spec}}}"#);
+                let job: RawJob = serde_json::from_str(&text).unwrap();
+                let object = job.decode(Kind::Job(kind));
+                let known = Known::default();
+                let answer = crate::writer::request::answer(Kind::Job(kind), text.as_bytes(), &known);
+                assert_eq!(answer.unwrap().as_ref(), Some(&object));
+                let Object::Job(view) = object else { unreachable!("a job") };
+                assert_eq!((&*view.job.name, view.generation, view.suspended), ("a", 3, suspended));
+                assert!(view.invalid.unwrap().contains("levels deep"));
+            }
+        }
+    }
+
     /// A Workload of a version and a generation, with a spec of this number of containers.
     fn workload(version: &str, generation: i64, containers: usize) -> Value {
         let container =

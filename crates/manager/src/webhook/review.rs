@@ -2,8 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use sluice_api::slim::AnyJson;
 
 use super::bounds::Refusal;
 use super::users::UserInfo;
@@ -30,9 +31,16 @@ pub struct Request {
     /// The user of the write.
     pub user_info: UserInfo,
     /// The object as it would be.
+    #[serde(deserialize_with = "of_any_depth")]
     pub object: Value,
     /// The old object, for updates.
+    #[serde(deserialize_with = "of_any_depth")]
     pub old_object: Value,
+}
+
+/// An object whose lowest levels are not read if it has very many.
+fn of_any_depth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    AnyJson::deserialize(deserializer).map(|AnyJson(object)| object)
 }
 
 /// The answer to the API server.

@@ -57,6 +57,30 @@ fn a_job_with_a_queue_is_suspended_and_one_without_is_left_alone() {
 }
 
 #[test]
+fn a_change_of_any_depth_is_reviewed() {
+    let (reviewers, _) = reviewers();
+    let changed = |labels: &Value, levels: usize| {
+        let mut old = job(labels, None);
+        old["spec"]["suspend"] = json!(true);
+        let mut new = old.clone();
+        new["spec"]["x"] = json!("DEEP");
+        let review = json!({"request": {"uid": "u1", "operation": "UPDATE", "namespace": "ns", "object": new,
+            "oldObject": old, "userInfo": {"username": "me"}}});
+        let [begin, end] = [r#"{"a":"#, "}"].map(|part| part.repeat(levels));
+        let review = review.to_string().replace("\"DEEP\"", &format!("{begin}1{end}"));
+        let answer = reviewers.review("/validate-batch-v1-job", review.as_bytes()).unwrap().unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        answer["response"]["status"]["message"].as_str().map(str::to_owned)
+    };
+    let queued = json!({"kueue.x-k8s.io/queue-name": "q"});
+    assert_eq!(changed(&queued, 90), None);
+    for levels in [200, 10_000] {
+        assert!(changed(&queued, levels).unwrap().contains("more than 100 levels deep"));
+        assert_eq!(changed(&json!({}), levels), None, "it is not queued");
+    }
+}
+
+#[test]
 fn a_default_queue_takes_jobs_in_but_not_the_children_of_a_queued_job_set() {
     let (reviewers, facts) = reviewers();
     let mut queue = LocalQueue::default();
