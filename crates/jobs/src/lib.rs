@@ -57,9 +57,6 @@ pub use patch::{Patch, Step, applied_by};
 pub use pod_group::{PodGroup, path_of};
 pub use scheduling::StartError;
 
-/// Why a job cannot be read that is nested too deeply.
-const TOO_DEEP: &str = "a queued job may not be nested more than 100 levels deep";
-
 /// A job as the engine sees it. An object of a kind that another controller manages has its metadata, and no pods; so has one that is nested too deeply
 /// to be read.
 pub fn observe(kind: JobKind, object: &Value) -> JobView {
@@ -70,7 +67,7 @@ pub fn observe(kind: JobKind, object: &Value) -> JobView {
         // No rule for what can be read holds for it.
         view.status_unread = false;
         view.on_hold = view.on_hold.map(|_| false);
-        view.invalid = Some(TOO_DEEP.to_owned());
+        view.invalid = Some(object::TOO_DEEP.to_owned());
     }
     view
 }

@@ -17,6 +17,8 @@ use crate::patch::{Patch, Step};
 
 /// The highest number of pod sets of one Workload (docs/reference/01-api.md 1.4).
 pub(crate) const MAX_POD_SETS: usize = 18;
+/// Why a job cannot be read that has more levels than [`sluice_api::slim::raw::LEVELS`].
+pub(crate) const TOO_DEEP: &str = "a queued job may not be nested more than 100 levels deep";
 
 /// The most bytes of a PriorityClass's name.
 const LONGEST_NAME: usize = 253;

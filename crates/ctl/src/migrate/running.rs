@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams};
-use kube::core::GroupVersionKind;
 use serde_json::Value;
 use sluice_api::conditions::WorkloadCondition;
 use sluice_api::job::{JobKind, JobView};
 use sluice_api::labels;
+use sluice_client::error_chain::message;
+use sluice_sim::Kind;
 
-use super::error::{api_message, code};
-
-/// Objects per request.
-const PAGE: u32 = 500;
+use crate::cluster::{self, refusal};
 
 /// How many pods of each pod set an admitted Workload was counted for, by the namespace and name of its job.
 type Counted = BTreeMap<(String, String), BTreeMap<String, i64>>;
@@ -57,20 +54,16 @@ impl Running {
     pub async fn lines(&self, client: &Client) -> Vec<String> {
         let mut lines = Vec::new();
         for (kind, counted) in &self.by_kind {
-            let facts = kind.integration();
-            let resource = ApiResource::from_gvk_with_plural(
-                &GroupVersionKind::gvk(facts.group, facts.version, facts.kind),
-                facts.plural,
-            );
-            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            match read(&api, *kind, counted).await {
+            let place = cluster::collection(Kind::Job(*kind), None);
+            let line = |object: Value| line_of(*kind, counted, &object);
+            match cluster::list(client, &place, "", line).await {
                 Ok(found) => lines.extend(found),
                 // The kind no longer exists, so its jobs do not, either.
-                Err(error) if code(&error) == Some(404) => {}
+                Err(error) if refusal(&error).is_some_and(|status| status.code == 404) => {}
                 Err(error) => lines.push(format!(
                     "{} cannot be read, so it is unknown which will be stopped: {}",
-                    facts.plural,
-                    api_message(&error)
+                    kind.integration().plural,
+                    refusal(&error).map_or_else(|| format!("{error:#}"), message)
                 )),
             }
         }
@@ -78,29 +71,13 @@ impl Running {
     }
 }
 
-async fn read(
-    api: &Api<DynamicObject>,
-    kind: JobKind,
-    counted: &Counted,
-) -> Result<Vec<String>, kube::Error> {
-    let (mut lines, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
-    loop {
-        let list = api.list(&params).await?;
-        for object in list.items {
-            let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let job = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
-            let Some(counts) = counted.get(&job) else { continue };
-            let plural = kind.integration().plural;
-            if let Some(why) = stopped_because(&sluice_jobs::observe(kind, &object), counts) {
-                lines.push(format!("{plural} {}/{} will be stopped: {why}", job.0, job.1));
-            }
-        }
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
-            None => return Ok(lines),
-        }
-    }
+/// The line about a job that will be stopped.
+fn line_of(kind: JobKind, counted: &Counted, object: &Value) -> Option<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let job = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+    let counts = counted.get(&job)?;
+    let why = stopped_because(&sluice_jobs::observe(kind, object), counts)?;
+    Some(format!("{} {}/{} will be stopped: {why}", kind.integration().plural, job.0, job.1))
 }
 
 /// Why a running job does not keep running: it makes more pods of a pod set than were counted, or it cannot be read and its controller follows changes.
@@ -194,6 +171,11 @@ mod tests {
         unread.invalid = Some("spec.driver.cores is odd".to_owned());
         let why = stopped_because(&unread, &counts(2)).unwrap();
         assert_eq!(why, "it cannot be queued: spec.driver.cores is odd");
+        let job = ("team".to_owned(), "job".to_owned());
+        let (kind, grown) = (JobKind::SPARK_APPLICATION, application(Value::Null));
+        assert_eq!(line_of(kind, &Counted::default(), &grown), None);
+        let line = line_of(kind, &BTreeMap::from([(job, counts(0))]), &grown).unwrap();
+        assert!(line.starts_with("sparkapplications team/job will be stopped: it makes 2 pods"), "{line}");
         for mut waits in [view(json!(2)), unread] {
             waits.suspended = true;
             assert_eq!(stopped_because(&waits, &counts(0)), None);

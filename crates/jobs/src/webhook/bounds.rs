@@ -8,8 +8,9 @@ use sluice_api::job::JobKind;
 use sluice_api::slim::is_too_deep;
 
 use crate::bulk::{Bulk, STARTED, excess_made};
+use crate::object::TOO_DEEP;
+use crate::registry;
 use crate::review::Violations;
-use crate::{TOO_DEEP, registry};
 
 /// How many bytes the names and values of an object's annotations have at most, for the API server.
 const ALL: usize = 256 << 10;
