@@ -76,8 +76,11 @@ impl Engine {
             _ => None,
         };
         let known = known.and_then(|key| self.world.jobs.get(&key));
-        let job = known.map(|entry| AsideJob::new(&entry.view));
-        let pause = self.aside.get(object).map_or(pause, |before| pause.max(before.pause));
+        let before = self.aside.get(object);
+        // Its own stop may be what panicked: the answer comes still, and it is tried again later.
+        let kept = || before?.job.clone();
+        let job = known.map(|entry| AsideJob::new(&entry.view)).or_else(kept);
+        let pause = before.map_or(pause, |before| pause.max(before.pause));
         self.forget_object(object, None);
         let note = format!("Set aside until it changes, because it could not be handled: {why}");
         let uid: Arc<str> = "".into();

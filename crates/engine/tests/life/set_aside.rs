@@ -110,6 +110,22 @@ fn a_stop_of_a_job_that_is_set_aside_is_tried_again_until_it_succeeds() {
     assert_eq!(c.notes("FailedUpdate").len(), 1);
 }
 
+#[test]
+fn a_job_that_is_set_aside_and_whose_stop_panics_is_stopped_later() {
+    let mut c = cluster();
+    running(&mut c, job("team-a", "a", "lq", 1, "1"));
+    c.slow = Some(Purpose::SuspendJob);
+    set_aside(&mut c, "a");
+    let object = reference(&c, "a");
+    // So says the part of the manager that makes the patches, and then that the write failed.
+    c.engine.apply(c.now, left_out(&object, Some(""), 0));
+    c.time_out();
+    assert!(!c.api.job("a").view.suspended);
+    c.advance(600);
+    assert!(c.api.job("a").view.suspended && c.engine.leaves_out(&object));
+    assert_eq!(halts(&c, "a"), 2);
+}
+
 /// A job of that kind and queue, with quota for one pod, and below it a part that runs and is set aside.
 fn below(kind: JobKind, queue: &str, mut part: JobView) -> Cluster {
     let mut c = cluster();
