@@ -179,6 +179,10 @@ impl Engine {
         if health::of(node, self.now, &self.config.hotswap) != Health::Healthy || self.is_in_part(node) {
             return None;
         }
+        if pod.requests.iter().any(|(_, amount)| amount.is_unlimited()) {
+            // A look takes it as above every sum: it is not given back as a number.
+            return None;
+        }
         let holder = self.holder_of(key, pod);
         if holder.is_some_and(|(of, entry)| pod.leaving || self.lacks_pods(of, entry, goes)) {
             return None;
