@@ -100,6 +100,8 @@ pub struct JobFinished {
 pub struct JobPodSet {
     /// The pod set's name, lower case, at most 63 characters.
     pub name: String,
+    /// The name as its controller writes it on pods, if that is not `name`.
+    pub written_name: Option<Box<str>>,
     /// How many pods.
     pub count: i32,
     /// How many jobs share these pods evenly, where the job's controller makes jobs of the pod set: the replicas of a replicated Job. At least 1.

@@ -322,6 +322,7 @@ pub(crate) fn pod_sets_of(object: &slim::Workload) -> Vec<JobPodSet> {
     let infos = restore_infos(object).into_iter().zip(&object.spec.pod_sets);
     let of = |(info, set): (sluice_api::job::PodSetInfo, &slim::PodSet)| JobPodSet {
         name: info.name,
+        written_name: None,
         count: info.count,
         parts: 1,
         min_count: None,

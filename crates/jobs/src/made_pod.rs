@@ -1,13 +1,13 @@
 //! Whether a pod may be one that a job's controller made.
 //!
 //! Any user can write an owner reference. A pod made by a controller has more than that: a name, or labels, by which the controller finds its pods
-//! again, and deletes surplus ones. Nothing limits the number of pods without them.
+//! again, and in most cases deletes surplus ones. Nothing limits the number of pods without them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use sluice_api::job::{JobKind, JobView};
+use sluice_api::job::{JobKind, JobPodSet, JobView};
 
 /// How the pods of a job are identified, as far as the job's spec says it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +24,8 @@ pub struct PodMarks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Set {
     name: Box<str>,
+    /// See [`JobPodSet::written_name`].
+    written_name: Option<Box<str>>,
     count: i32,
     parts: i32,
 }
@@ -34,6 +36,7 @@ impl PodMarks {
         let own = view.job.kind.integration().managed_by;
         let sets = view.pod_sets.iter().map(|set| Set {
             name: set.name.as_str().into(),
+            written_name: set.written_name.clone(),
             count: set.count,
             parts: set.parts,
         });
@@ -52,6 +55,11 @@ impl PodMarks {
     /// How many pods a pod set has, if there is one of this name.
     pub fn count(&self, pod_set: &str) -> Option<i32> {
         self.set(pod_set).map(|set| set.count)
+    }
+
+    /// Whether there is a pod set whose name its controller writes in this way on pods.
+    pub fn is_written(&self, name: &str) -> bool {
+        self.sets.iter().any(|set| *set.written_name.as_deref().unwrap_or(&set.name) == *name)
     }
 
     /// How many jobs its controller makes from a pod set, if there is one of this name.

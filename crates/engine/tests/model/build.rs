@@ -32,6 +32,7 @@ pub fn pod_set(name: &str, count: i32, cpu: &str) -> JobPodSet {
     let template = template(cpu);
     JobPodSet {
         name: name.to_owned(),
+        written_name: None,
         count,
         parts: 1,
         min_count: None,

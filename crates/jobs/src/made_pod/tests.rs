@@ -75,6 +75,7 @@ fn pods_of_kubeflows_jobs_have_a_name_of_their_own() {
         "Worker": {"replicas": 1, "template": template()}});
     let mpi = job(JobKind::MPI_JOB, "a", &json!({"mpiReplicaSpecs": specs}));
     assert!(may_be(&mpi, "a-worker-0", &[]) && !may_be(&mpi, "a-worker-1", &[]));
+    assert!(!may_be(&mpi, "a-launcher-0", &[]), "its launcher's pod is that of a Job");
 }
 
 #[test]
@@ -82,12 +83,25 @@ fn pods_of_a_ray_cluster_have_the_labels_of_the_cluster_and_of_one_of_its_groups
     let spec = json!({"headGroupSpec": {"template": template()}, "workerGroupSpecs": [
         {"groupName": "Small", "replicas": 1, "template": template()}]});
     let ray = job(JobKind::RAY_CLUSTER, "a", &spec);
-    let labels = |cluster, group| [("ray.io/cluster", cluster), ("ray.io/group", group)];
-    assert!(may_be(&ray, "a-head-x", &labels("a", "headgroup")));
+    let of_type = |cluster, group, node_type| {
+        [("ray.io/cluster", cluster), ("ray.io/group", group), ("ray.io/node-type", node_type)]
+    };
+    let labels = |cluster, group| of_type(cluster, group, "worker");
+    assert!(may_be(&ray, "a-head-x", &of_type("a", "headgroup", "head")));
     assert!(may_be(&ray, "a-small-x", &labels("a", "Small")));
-    for labels in
-        [labels("b", "Small"), labels("a", "other"), labels("", "Small"), [("ray.io/cluster", "a"); 2]]
-    {
+    // KubeRay does not find these, so that it would end none of them.
+    for labels in [
+        labels("b", "Small"),
+        labels("a", "other"),
+        labels("", "Small"),
+        labels("a", "SMALL"),
+        labels("a", "small"),
+        labels("a", "headgroup"),
+        of_type("a", "Small", "head"),
+        of_type("a", "headgroup", ""),
+        of_type("a", "headgroup", "redis-cleanup"),
+        [("ray.io/cluster", "a"); 3],
+    ] {
         assert!(!may_be(&ray, "a-small-x", &labels), "{labels:?}");
     }
     let long = job(JobKind::RAY_CLUSTER, LONG, &spec);

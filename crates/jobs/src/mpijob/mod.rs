@@ -11,7 +11,7 @@ use sluice_api::labels;
 use crate::replica_specs::ReplicaSpecs;
 
 pub(crate) static ADAPTER: ReplicaSpecs =
-    ReplicaSpecs { kind: JobKind::MPI_JOB, rules: rules::check, first_index };
+    ReplicaSpecs { kind: JobKind::MPI_JOB, rules: rules::check, of_jobs: &["launcher"], first_index };
 
 /// Where the launcher works, too, it is the first worker, and the others are counted after it; in a group of pod sets, that is known anyway.
 fn first_index(object: &Value, replica_type: &str) -> u32 {

@@ -79,9 +79,10 @@ pub(crate) enum Submission {
     Head,
 }
 
-/// The labels of a pod with its cluster and with its group there.
+/// The labels of a pod with its cluster, with its group there, and with what it is: the head, or a worker.
 const CLUSTER_LABEL: &str = "ray.io/cluster";
 const GROUP_LABEL: &str = "ray.io/group";
+const NODE_TYPE_LABEL: &str = "ray.io/node-type";
 /// The group of the head.
 const HEAD_GROUP: &str = "headgroup";
 /// KubeRay cuts the beginning off a value that is longer than a label may be.
@@ -95,7 +96,8 @@ impl Adapter for Ray {
         self.kind
     }
 
-    /// KubeRay goes by the labels with the cluster and the group, and ends the pods that are too many.
+    /// KubeRay finds the head by the labels with the cluster and the node type, and workers by those with the cluster and the group, as it is written in
+    /// the spec. It ends the workers that are too many; it reports a second head, and does nothing more for the cluster until that is gone.
     fn may_be_pod_of(&self, job: &Maker<'_>, pod: &MadePod<'_>) -> bool {
         if job.marks.is_empty() {
             return true;
@@ -103,8 +105,14 @@ impl Adapter for Ray {
         let is_cut_off = |label: &str| label.len() + 1 >= MAX_LABEL && job.name.ends_with(label);
         let is_name = |label: &String| *label == job.name || is_cut_off(label);
         let of_cluster = pod.labels.get(CLUSTER_LABEL).is_some_and(is_name);
-        let group = pod.labels.get(GROUP_LABEL).map(|group| group.to_ascii_lowercase());
-        of_cluster && group.is_some_and(|group| group == HEAD_GROUP || job.marks.count(&group).is_some())
+        let label = |key: &str| pod.labels.get(key).map_or("", String::as_str);
+        let group = label(GROUP_LABEL);
+        let of_group = match label(NODE_TYPE_LABEL) {
+            "head" => group == HEAD_GROUP,
+            "worker" => job.marks.is_written(group),
+            _ => false,
+        };
+        of_cluster && of_group
     }
 
     fn observe(&self, object: &Value) -> JobView {

@@ -23,6 +23,8 @@ pub(crate) struct ReplicaSpecs {
     pub kind: JobKind,
     /// The rules that are specific to this kind: adds violations for objects that its controller does not act on.
     pub rules: fn(&Self, &Value, &mut Violations),
+    /// The pod sets, by name, whose pods a Job has that the controller makes.
+    pub of_jobs: &'static [&'static str],
     /// See [`Adapter::first_index`], for a replica type.
     pub first_index: fn(&Value, &str) -> u32,
 }
@@ -86,7 +88,8 @@ impl Adapter for ReplicaSpecs {
         let own = pod.name.strip_prefix(job.name).and_then(|rest| rest.strip_prefix('-'));
         let Some((replica_type, index)) = own.and_then(|own| own.rsplit_once('-')) else { return false };
         let number = index.parse::<i32>().ok().filter(|number| number.to_string() == index);
-        let replicas = job.marks.count(replica_type).unwrap_or(0);
+        let is_own = !self.of_jobs.contains(&replica_type);
+        let replicas = job.marks.count(replica_type).filter(|_| is_own).unwrap_or(0);
         number.is_some_and(|number| (0..replicas).contains(&number))
     }
 
@@ -139,7 +142,7 @@ impl Adapter for ReplicaSpecs {
 impl ReplicaSpecs {
     /// A kind without rules of its own, which counts its pods from 0.
     pub const fn plain(kind: JobKind) -> Self {
-        Self { kind, rules: |_, _, _| {}, first_index: |_, _| 0 }
+        Self { kind, rules: |_, _, _| {}, of_jobs: &[], first_index: |_, _| 0 }
     }
 
     /// The map of replica types to their pods, as a JSON pointer; and the types, in the order of the pod sets.

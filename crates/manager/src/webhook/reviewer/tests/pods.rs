@@ -95,7 +95,10 @@ type Case = (JobKind, Value, Vec<(&'static str, Value)>, Vec<(&'static str, Valu
 
 fn cases() -> Vec<Case> {
     let replicas = |count: i32| json!({"replicas": count, "template": template()});
-    let ray = |cluster: &str, group: &str| json!({"ray.io/cluster": cluster, "ray.io/group": group});
+    let of_type = |cluster: &str, group: &str, node_type: &str| {
+        json!({"ray.io/cluster": cluster, "ray.io/group": group, "ray.io/node-type": node_type})
+    };
+    let ray = |cluster: &str, group: &str| of_type(cluster, group, "worker");
     vec![
         (
             JobKind::JOB,
@@ -113,14 +116,21 @@ fn cases() -> Vec<Case> {
             JobKind::MPI_JOB,
             json!({"spec": {"mpiReplicaSpecs": {"Launcher": replicas(1), "Worker": replicas(1)}}}),
             vec![("own-worker-0", json!({}))],
-            vec![("own-worker-1", json!({})), ("any", json!({}))],
+            vec![("own-worker-1", json!({})), ("own-launcher-0", json!({})), ("any", json!({}))],
         ),
         (
             JobKind::RAY_CLUSTER,
             json!({"spec": {"headGroupSpec": {"template": template()}, "workerGroupSpecs": [
                 {"groupName": "small", "replicas": 1, "template": template()}]}}),
-            vec![("own-head-x", ray("own", "headgroup")), ("own-small-x", ray("own", "small"))],
-            vec![("own-x", json!({})), ("own-x", ray("another", "small")), ("own-x", ray("own", "other"))],
+            vec![("own-head-x", of_type("own", "headgroup", "head")), ("own-small-x", ray("own", "small"))],
+            vec![
+                ("own-x", json!({})),
+                ("own-x", ray("another", "small")),
+                ("own-x", ray("own", "other")),
+                ("own-x", ray("own", "SMALL")),
+                ("own-x", ray("own", "headgroup")),
+                ("own-x", of_type("own", "headgroup", "")),
+            ],
         ),
         (JobKind::external(EXTERNAL).unwrap(), json!({"spec": {}}), vec![("any", json!({}))], Vec::new()),
     ]
@@ -207,6 +217,6 @@ fn pods_of_what_cleans_up_after_a_deleted_cluster_do_not_wait() {
     leaves["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     bed.see(JobKind::RAY_CLUSTER, "own", "q", None, &leaves);
     assert!(own());
-    let labels = json!({"ray.io/cluster": "own", "ray.io/group": "headgroup"});
+    let labels = json!({"ray.io/cluster": "own", "ray.io/group": "headgroup", "ray.io/node-type": "head"});
     assert!(!bed.believes(cluster, "own-head-x", &labels), "it gets no pods any more");
 }
