@@ -100,7 +100,7 @@ pub struct JobFinished {
 pub struct JobPodSet {
     /// The pod set's name, lower case, at most 63 characters.
     pub name: String,
-    /// The name as its controller writes it on pods, if that is not `name`.
+    /// The name as its controller writes it on pods, if it finds them by that and it is not `name`.
     pub written_name: Option<Box<str>>,
     /// How many pods.
     pub count: i32,

@@ -412,9 +412,10 @@ impl Engine {
         }
         let entry = self.world.workloads.get_mut(&workload_key(&open.object));
         let Some(entry) = entry.filter(|_| !then.is_empty()) else { return };
-        let lost = LostAnswer { expected, then };
+        let lost = LostAnswer { purpose: open.purpose, expected, then };
         if lost.is_shown_by(&entry.object.status) {
             // Its watch was first.
+            entry.retry.succeeded(lost.purpose);
             self.outbox.extend(lost.then);
         } else {
             entry.lost_answer = Some(Box::new(lost));
@@ -425,6 +426,8 @@ impl Engine {
     pub(crate) fn settle_lost_answer(&mut self, key: &WorkloadKey) {
         let Some(entry) = self.world.workloads.get_mut(key) else { return };
         if let Some(lost) = entry.lost_answer.take().filter(|lost| lost.is_shown_by(&entry.object.status)) {
+            // What follows from it does not wait until it would be tried again, nor for looks that failed meanwhile.
+            entry.retry.succeeded(lost.purpose);
             self.outbox.extend(lost.then);
         }
     }

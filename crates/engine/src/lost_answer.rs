@@ -4,11 +4,13 @@
 use sluice_api::conditions::{self, whole_seconds};
 use sluice_api::v1beta2::WorkloadStatus;
 
-use crate::effect::Effect;
+use crate::effect::{Effect, Purpose};
 
 /// A write on the status of a Workload that may have been carried out.
 #[derive(Clone, Debug)]
 pub(crate) struct LostAnswer {
+    /// Its purpose.
+    pub purpose: Purpose,
     /// The status if it was.
     pub expected: Box<WorkloadStatus>,
     /// The effects that report it.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use sluice_api::job::{JobKind, JobPodSet, JobView};
+use sluice_api::job::{JobKind, JobView};
 
 /// How the pods of a job are identified, as far as the job's spec says it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +24,7 @@ pub struct PodMarks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Set {
     name: Box<str>,
-    /// See [`JobPodSet::written_name`].
+    /// The name as its controller writes it on pods, if that is not `name`.
     written_name: Option<Box<str>>,
     count: i32,
     parts: i32,

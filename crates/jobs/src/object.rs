@@ -185,7 +185,7 @@ pub(crate) fn pod_set(
     }
     Ok(JobPodSet {
         name: name.to_ascii_lowercase(),
-        written_name: name.bytes().any(|byte| byte.is_ascii_uppercase()).then(|| name.into()),
+        written_name: None,
         count,
         parts: 1,
         min_count: None,

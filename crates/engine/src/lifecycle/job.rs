@@ -24,7 +24,7 @@ use crate::engine::{Alarm, Engine};
 use crate::ingest::workload::{is, reserved};
 use crate::outbox::{About, normal};
 use crate::unstoppable::Restores;
-use crate::world::{JobKey, workload_ref};
+use crate::world::JobKey;
 
 impl Engine {
     /// Does the next thing that a job needs.
@@ -352,16 +352,6 @@ impl Engine {
             self.sweep_children(key, view, &infos);
         }
         self.sync_spec(key, view, workload);
-    }
-
-    /// Reads a Workload that a former leader admitted before its job starts; says whether it must be waited for. An eviction that the
-    /// former leader sent last may have come after our list, and no version connects it with the job.
-    pub(crate) fn read_inherited(&mut self, workload: &WorkloadKey) -> bool {
-        let Some(entry) = self.world.workloads.get_mut(workload).filter(|entry| entry.inherited) else {
-            return false;
-        };
-        entry.open = Some(self.outbox.write(workload_ref(workload), Purpose::Read, Write::Read, Vec::new()));
-        true
     }
 
     /// Starts a job: the flavors' labels and tolerations, and `suspend: false`, in one patch.

@@ -20,6 +20,19 @@ use crate::world::kept::is_over;
 use crate::world::{job_key, workload_ref};
 
 impl Engine {
+    /// Reads a Workload that a former leader admitted before its job starts; says whether it must be waited for. An eviction that the
+    /// former leader sent last may have come after our list, and no version connects it with the job.
+    pub(crate) fn read_inherited(&mut self, workload: &WorkloadKey) -> bool {
+        let Some(entry) = self.world.workloads.get_mut(workload).filter(|entry| entry.inherited) else {
+            return false;
+        };
+        if entry.open.is_none() && !entry.retry.waits(self.now) {
+            let id = self.outbox.write(workload_ref(workload), Purpose::Read, Write::Read, Vec::new());
+            entry.open = Some(id);
+        }
+        true
+    }
+
     /// Applies the status that admission owns.
     pub(crate) fn write_status(
         &mut self,

@@ -18,6 +18,7 @@ use crate::world::{JobKey, WorkloadEntry};
 fn known_pod_set(group: &Group, set: &slim::PodSet) -> JobPodSet {
     JobPodSet {
         name: set.name.clone(),
+        written_name: None,
         count: set.count,
         parts: 1,
         min_count: set.min_count,

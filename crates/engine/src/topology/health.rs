@@ -131,7 +131,7 @@ impl Engine {
         let node = self.world.nodes.get(name);
         let mut lookup = NodeLookup::new(key);
         self.assigned.of.get(key).into_iter().flatten().any(|(set, assignment)| {
-            node.is_none_or(|node| !self.is_well(node, *set, &mut lookup))
+            node.is_none_or(|node| !self.node_is_well(node, *set, &mut lookup))
                 && hosts(assignment).any(|one| one == host)
         })
     }
@@ -229,7 +229,7 @@ impl Engine {
         lookup: &mut NodeLookup<'a>,
     ) -> OnNode {
         let Some(ready) = node.ready else { return OnNode::Failed };
-        if self.is_well(node, set, lookup) {
+        if self.node_is_well(node, set, lookup) {
             return OnNode::Well;
         }
         let by_pods = self.config.on(Gate::TASReplaceNodeOnPodTermination);
@@ -253,7 +253,7 @@ impl Engine {
     }
 
     /// Whether a node is well for the pods of a pod set, wherever they are: it is ready, and they tolerate its taints without end.
-    fn is_well(&self, node: &slim::Node, set: usize, lookup: &mut NodeLookup<'_>) -> bool {
+    fn node_is_well(&self, node: &slim::Node, set: usize, lookup: &mut NodeLookup<'_>) -> bool {
         if node.ready != Some(true) {
             return false;
         }

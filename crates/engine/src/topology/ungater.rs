@@ -140,7 +140,13 @@ impl Engine {
             // Whether it may get another node depends on its pod.
             self.sync_core(&workload);
         }
-        if writes.is_empty() || self.read_inherited(&workload) {
+        if writes.is_empty() {
+            return;
+        }
+        if self.read_inherited(&workload) {
+            if let Some(until) = self.world.workloads[&workload].retry.until() {
+                self.wake_at(until, Alarm::Place(first.clone()));
+            }
             return;
         }
         for PodWrite { pod, purpose, write, then, target } in writes {

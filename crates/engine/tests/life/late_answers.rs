@@ -107,6 +107,30 @@ fn a_job_is_deleted_once_however_late_that_is_seen() {
     assert_eq!(c.notes("Deleted").len(), 1, "{:?}", c.notes("Deleted"));
 }
 
+#[test]
+fn a_job_is_stopped_once_its_watch_shows_an_eviction_whose_answer_was_lost() {
+    let mut c = cluster();
+    c.api.add_job(job("team-a", "a", "lq", 1, "1"));
+    c.settle();
+    assert!(runs(&c, "a"));
+    // The pause before the next try grows.
+    for _ in 0..4 {
+        c.fail.push_back((Purpose::Evict, WriteError::Transient("overloaded".to_owned())));
+    }
+    let workload = crate::model::Api::workload_ref(&c.workload("a"));
+    c.api.edit(&workload, &json!({"spec": {"active": false}}));
+    c.advance(8);
+    c.blind = Some(Kind::Workload);
+    c.lost = Some(Purpose::Evict);
+    c.advance(10);
+    assert_eq!(condition(&c.workload("a"), "Evicted"), "True");
+    assert!(runs(&c, "a"), "that is not known yet");
+    c.blind = None;
+    c.api.edit(&workload, &json!({"metadata": {"labels": {"any": "change"}}}));
+    c.settle();
+    assert!(!runs(&c, "a"));
+}
+
 /// The job of a user who deletes it, and makes another one of its name.
 #[test]
 fn what_was_not_found_any_more_is_not_the_one_that_has_its_name_now() {

@@ -289,6 +289,22 @@ fn a_conflict_after_a_lost_answer_gives_no_place_away() {
     assert_eq!(seats(&c), ["p1 -", "p2 n1"], "what the second write is in conflict with is the first");
 }
 
+/// The API server has just started, and does not know the roles yet.
+#[test]
+fn a_look_before_a_pod_is_placed_is_repeated_with_growing_delays_while_it_is_refused() {
+    let mut c = placed(1, &[("n1", 1)]);
+    c.restart();
+    c.refuse = Some((Purpose::Read, WriteError::Refused("no".to_owned())));
+    add(&mut c, "p1", None);
+    c.settle();
+    assert_eq!(c.refused, 1);
+    c.advance(10);
+    assert!((2..=5).contains(&c.refused), "{}", c.refused);
+    c.refuse = None;
+    c.advance(20);
+    assert_eq!(seats(&c), ["p1 n1"]);
+}
+
 #[test]
 fn a_refused_write_is_tried_again_later_and_the_place_is_not_kept_for_it() {
     let mut c = placed(1, &[("n1", 1)]);

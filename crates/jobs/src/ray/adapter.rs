@@ -282,6 +282,7 @@ impl Ray {
         let of = |group: Group<'_>| {
             let path = path_of(&group.pointer);
             let mut pod_set = object::pod_set(group.name, group.count, &group.template, &path, &[])?;
+            pod_set.written_name = (*group.name != *pod_set.name).then(|| group.name.into());
             if group.pointer == self.submitter_template() {
                 // What a start wrote counts as KubeRay's own, like a template that is not written at all.
                 pod_set.unwritten = default

@@ -230,7 +230,7 @@ mod tests {
             blame.judge(Cause::Named(object("a")), "a bug", changed, now);
             left_out(blame).1
         };
-        let soon = FORGOTTEN - Duration::from_secs(1);
+        let soon = FORGOTTEN.saturating_sub(Duration::from_secs(1));
         let pauses: Vec<_> = (0..10).map(|_| panics(&mut blame, soon)).collect();
         assert_eq!(pauses, [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]);
         assert_eq!(panics(&mut blame, FORGOTTEN), 0);

@@ -95,9 +95,7 @@ type Case = (JobKind, Value, Vec<(&'static str, Value)>, Vec<(&'static str, Valu
 
 fn cases() -> Vec<Case> {
     let replicas = |count: i32| json!({"replicas": count, "template": template()});
-    let of_type = |cluster: &str, group: &str, node_type: &str| {
-        json!({"ray.io/cluster": cluster, "ray.io/group": group, "ray.io/node-type": node_type})
-    };
+    let of_type = |cluster: &str, group: &str, node_type: &str| json!({"ray.io/cluster": cluster, "ray.io/group": group, "ray.io/node-type": node_type});
     let ray = |cluster: &str, group: &str| of_type(cluster, group, "worker");
     vec![
         (
