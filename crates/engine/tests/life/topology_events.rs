@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_api::job::JobView;
-use sluice_engine::{Kind, ObjectRef};
+use sluice_engine::{Kind, ObjectRef, Purpose, WriteError};
 
 use crate::contract::submit;
 use crate::elastic_topology::{make, pod_ref, scale, started};
 use crate::model::Cluster;
 use crate::model::build::job;
 use crate::topology::{THREE, add_node, bed, in_rack, names_of, run_pods, runs, taint};
+use crate::topology_pods::{add, placed, seats};
 
 const UNCONSTRAINED: &str = "kueue.x-k8s.io/podset-unconstrained-topology";
 
@@ -146,4 +147,20 @@ fn a_pod_on_a_tainted_node_asks_about_no_other_node_unless_the_node_is_not_well_
     assert_eq!(cost("2", &["gpu", "other"]).1, 50, "those of its own Workload");
     assert_eq!(cost("3", &["gpu"]), (0, 0));
     assert!(runs(&c, "a") && runs(&c, "b"));
+}
+
+/// The API server has just started, and does not know the roles yet.
+#[test]
+fn a_look_before_a_pod_is_placed_is_repeated_with_growing_delays_while_it_is_refused() {
+    let mut c = placed(1, &[("n1", 1)]);
+    c.restart();
+    c.refuse = Some((Purpose::Read, WriteError::Refused("no".to_owned())));
+    add(&mut c, "p1", None);
+    c.settle();
+    assert_eq!(c.refused, 1);
+    c.advance(10);
+    assert!((2..=5).contains(&c.refused), "{}", c.refused);
+    c.refuse = None;
+    c.advance(20);
+    assert_eq!(seats(&c), ["p1 n1"]);
 }

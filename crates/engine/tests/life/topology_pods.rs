@@ -92,7 +92,7 @@ pub fn add(c: &mut Cluster, name: &str, index: Option<i32>) {
 }
 
 /// Each pod with its node; `-` while it waits.
-fn seats(c: &Cluster) -> Vec<String> {
+pub fn seats(c: &Cluster) -> Vec<String> {
     let seat = |pod: &ObjectRef| {
         let spec = &c.api.json(pod).unwrap()["spec"];
         let waits = spec["schedulingGates"].to_string().contains(GATE);
@@ -287,22 +287,6 @@ fn a_conflict_after_a_lost_answer_gives_no_place_away() {
     c.arrive();
     c.advance(60);
     assert_eq!(seats(&c), ["p1 -", "p2 n1"], "what the second write is in conflict with is the first");
-}
-
-/// The API server has just started, and does not know the roles yet.
-#[test]
-fn a_look_before_a_pod_is_placed_is_repeated_with_growing_delays_while_it_is_refused() {
-    let mut c = placed(1, &[("n1", 1)]);
-    c.restart();
-    c.refuse = Some((Purpose::Read, WriteError::Refused("no".to_owned())));
-    add(&mut c, "p1", None);
-    c.settle();
-    assert_eq!(c.refused, 1);
-    c.advance(10);
-    assert!((2..=5).contains(&c.refused), "{}", c.refused);
-    c.refuse = None;
-    c.advance(20);
-    assert_eq!(seats(&c), ["p1 n1"]);
 }
 
 #[test]
